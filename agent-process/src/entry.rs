@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use goondan_log::{BufferedStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ipc::{IPC_FD_VAR, REHEARSE, START_MODULES};
+use goondan_protocol::ipc::{IPC_FD_VAR, REHEARSE, REPLAY, START_MODULES};
 use goondan_protocol::rehearsal::{RehearsalScript, ReplayResult};
+use goondan_protocol::replay::ReplayScript;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use uuid::Uuid;
 use crate::link::{self, LinkError, OrchestratorLink, ProcessAssignment};
 use crate::process::{self, ProcessError, ProcessExit};
 use crate::rehearsal;
+use crate::replay;
 use crate::task;
 use crate::tools::orphan_reaper;
 use crate::tools::startup_check::{StartupTimeouts, start_modules};
@@ -86,6 +88,7 @@ pub fn main_impl() -> ExitCode {
                 serve_tools(directory, rest.first())
             }
             [flag] if flag == REHEARSE => rehearse(),
+            [flag] if flag == REPLAY => replay_incidents(),
             [flag] => info(flag),
             _ => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
         }
@@ -175,7 +178,23 @@ fn rehearse() -> u8 {
     answer(play().and_then(|played| Ok(serde_json::to_string(&played)?)))
 }
 
-/// Prints the result for the daemon.
+/// Replays the turns of incidents and prints what the turn engine did.
+fn replay_incidents() -> u8 {
+    hide_memory();
+    let play = || -> Result<String, Box<dyn std::error::Error>> {
+        let script: ReplayScript = serde_json::from_reader(std::io::stdin().lock())?;
+        // Nothing is started and no model is asked here; confinement is a second wall. All
+        // assignments have the same directories.
+        if let Some(assignment) = script.assignments.first() {
+            process::confine(assignment)?;
+        }
+        let played = replay::run(&script, &own_executable())?;
+        Ok(serde_json::to_string(&played)?)
+    };
+    answer(play())
+}
+
+/// Prints the result for the program that started this one.
 fn answer(said: Result<String, Box<dyn std::error::Error>>) -> u8 {
     match said {
         Ok(text) => tell(&mut std::io::stdout(), &text, EXIT_DONE),

@@ -20,6 +20,8 @@
 //!   nothing.
 //! * `task` is the second kind of process in this crate: one run of the program that works for a
 //!   task.
+//! * `rehearsal` and `replay` play recorded turns: with a new configuration before it becomes active,
+//!   and for incidents.
 //! * `history` stores a loaded conversation in memory.
 //! * `link` is the socket; `recorder` gives each event a time, a span and a log line.
 //!
@@ -43,6 +45,7 @@ mod outgoing_calls;
 mod process;
 mod recorder;
 mod rehearsal;
+mod replay;
 mod socket;
 mod task;
 pub mod tool_call;

@@ -123,6 +123,7 @@ impl Recorder {
             cost_micro_usd: observation.spent.cost,
             response: observation.response,
             outcome_unknown: observation.outcome_unknown,
+            refusal: observation.refusal,
             detail: observation.detail,
             ..RuntimeEvent::new(observation.kind, timestamp, place, whose, turn_id)
         };
@@ -191,6 +192,7 @@ mod tests {
                 spent: ReplyCost::default(),
                 response: None,
                 outcome_unknown: false,
+                refusal: None,
                 detail: None,
             };
             recorder.record(

@@ -26,13 +26,13 @@ use crate::tool_call::ToolRules;
 use crate::tools::Toolbox;
 
 mod comparison;
-mod playback;
-mod recorded_turns;
+pub(crate) mod playback;
+pub(crate) mod recorded_turns;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-/// The view of an agent's tools that a rehearsal needs.
-trait Tools: ToolRules + Clone {
+/// The view of an agent's tools that a rehearsal or a replay needs.
+pub(crate) trait Tools: ToolRules + Clone {
     /// The tools as a model sees them, without those that only servers know.
     fn known(&self) -> Cow<'_, [CatalogEntry]>;
 
@@ -59,14 +59,14 @@ impl Tools for Toolbox {
 }
 
 /// One side of the comparison: an agent and its tools.
-struct RehearsalSide<'a, T> {
-    agent: &'a AgentDefinition,
-    key: &'a InstanceKey,
-    tools: T,
+pub(crate) struct RehearsalSide<'a, T> {
+    pub(crate) agent: &'a AgentDefinition,
+    pub(crate) key: &'a InstanceKey,
+    pub(crate) tools: T,
 }
 
 impl<'a, T> RehearsalSide<'a, T> {
-    fn of(assignment: &'a AgentAssignment, tools: T) -> Self {
+    pub(crate) fn of(assignment: &'a AgentAssignment, tools: T) -> Self {
         Self {
             agent: &assignment.agent,
             key: &assignment.instance_key,
@@ -140,7 +140,7 @@ fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolDifferen
 }
 
 /// Parts that a rehearsal with this side cannot check.
-fn notes_of<T: Tools>(side: &RehearsalSide<'_, T>) -> Vec<String> {
+pub(crate) fn notes_of<T: Tools>(side: &RehearsalSide<'_, T>) -> Vec<String> {
     let mut notes = Vec::new();
     for extension in &side.agent.extensions {
         if matches!(extension.source, ExtensionSource::Module { .. }) {

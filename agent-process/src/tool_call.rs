@@ -43,6 +43,8 @@ pub struct ToolOutcome {
     pub has_failed: bool,
     /// True if the call was interrupted and its outcome is unknown.
     pub is_unknown: bool,
+    /// Access that the sandbox seems to have refused to the call's program.
+    pub refusal: Option<String>,
 }
 
 impl ToolOutcome {
@@ -54,6 +56,7 @@ impl ToolOutcome {
             images: Vec::new(),
             has_failed: false,
             is_unknown: false,
+            refusal: None,
         }
     }
 
@@ -73,6 +76,7 @@ impl ToolOutcome {
             images: Vec::new(),
             has_failed: false,
             is_unknown: false,
+            refusal: None,
         }
     }
 }

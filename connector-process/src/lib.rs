@@ -8,12 +8,13 @@
 //!   for the orchestrator.
 //! * `calls`: outgoing calls of agents, and the trait of their handlers.
 //! * `own_sandbox`: restrictions of the process once its role is known.
+//! * `package_cache`: packages that runners of MCP servers keep between starts.
 //! * `gateway`: a connector's interface to the session: submit an event, report a status, perform
 //!   calls.
 //! * `connector`: creates the connector of an assignment; `BUILTINS` lists the built-in connectors.
 //! * `model`: asks a provider for replies; `http`: the client for all outgoing requests.
 //! * `listener`: the shared part of all connectors that serve HTTP.
-//! * `telegram`: messages that people write to a bot.
+//! * `telegram`: messages that people write to a bot; `matrix`: messages in rooms.
 //! * `email`: messages to a mailbox; `tcp`: connections of other protocols than HTTP.
 //! * `cron`: events at configured times.
 //! * `program`: a connector that is a program of the project; `lines`: output of programs;
@@ -60,6 +61,7 @@ pub mod limits;
 mod lines;
 mod link;
 mod listener;
+mod matrix;
 mod mcp;
 mod metrics;
 mod model;
@@ -68,6 +70,7 @@ mod oauth;
 mod otlp;
 mod own_mark;
 mod own_sandbox;
+mod package_cache;
 mod parent;
 mod payload;
 mod process;
@@ -90,7 +93,7 @@ use connector::{ConnectorFactory, Ready};
 pub use process::run;
 
 /// The built-in connectors, each with its constructor.
-static BUILTINS: [(&str, ConnectorFactory); 13] = [
+static BUILTINS: [(&str, ConnectorFactory); 14] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),
@@ -121,6 +124,10 @@ static BUILTINS: [(&str, ConnectorFactory); 13] = [
     ("email", |it| {
         let email = email::Email::new(&it.connection, &it.config, &it.secrets)?;
         Ok(Ready::to_the_end(|gateway, stop| email.run(gateway, stop)))
+    }),
+    ("matrix", |it| {
+        let matrix = matrix::Matrix::new(&it.connection, &it.config, &it.secrets)?;
+        Ok(Ready::to_the_end(|gateway, stop| matrix.run(gateway, stop)))
     }),
     ("http", |it| {
         let fetcher = fetch::Fetcher::new(&it.config)?;

@@ -66,6 +66,9 @@ pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;
 /// Time before the minimum rate of a body applies, in milliseconds.
 pub const BODY_RATE_GRACE_MS: u64 = 5_000;
 
+/// Maximum size of a text that a service wants back to check the address. A longer one is none.
+pub const CHALLENGE_BYTES_MAX: usize = 4_096;
+
 /// Maximum number of headers of one request. One more is answered 431.
 pub const HEADERS_MAX: usize = 128;
 
@@ -162,6 +165,27 @@ pub const TELEGRAM_SENT_MAX: usize = 256;
 
 /// Start of such a message that is shown with a reaction, in characters.
 pub const TELEGRAM_SENT_CHARS_MAX: usize = 60;
+
+/// Messages of one album in Telegram, as set by Telegram.
+pub const TELEGRAM_ALBUM_MESSAGES_MAX: usize = 10;
+
+/// Pause in which further messages of an album in Telegram can arrive, in milliseconds. It is
+/// repeated if some arrive.
+pub const TELEGRAM_ALBUM_PAUSE_MS: u64 = 500;
+
+/// Longest wait for the messages of one album, in milliseconds; later ones are a turn of their own.
+pub const TELEGRAM_ALBUM_WAIT_MAX_MS: u64 = 3_000;
+
+/// Messages of one Matrix room that are read after a pause, before those of the answer itself. Of
+/// more, the latest.
+pub const MATRIX_MISSED_EVENTS_MAX: usize = 1_000;
+
+/// Rooms of a Matrix account whose names and members are kept in memory.
+pub const MATRIX_ROOMS_MAX: usize = 1_000;
+
+/// Encrypted Matrix rooms that are known to have been told that they cannot be read. Of more, the
+/// latest.
+pub const MATRIX_ENCRYPTED_ROOMS_MAX: usize = 100;
 
 /// Largest e-mail that is read, in bytes; a larger one is passed over.
 pub const EMAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -521,6 +545,16 @@ pub const MCP_LAST_WORDS_LINES_MAX: usize = 2;
 
 /// Characters of each of these lines.
 pub const MCP_LAST_WORDS_CHARS_MAX: usize = 120;
+
+/// Packages that the runner of an MCP server keeps between starts, in bytes; a larger cache is
+/// cleared before the next start.
+pub const PACKAGE_CACHE_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes for which each file and directory of such a cache counts at least.
+pub const PACKAGE_CACHE_FILE_BYTES_MIN: u64 = 4_096;
+
+/// Minimum start timeout of an MCP server whose packages are not in its cache yet, in milliseconds.
+pub const PACKAGE_DOWNLOAD_TIMEOUT_MS: u64 = 300_000;
 
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 // The kept texts of shown calls fit the state of a connection even with every character at its

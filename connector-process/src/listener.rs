@@ -36,7 +36,7 @@ mod server;
 mod service;
 mod signature;
 
-pub(crate) use answer::{DirectResponse, RequestRejection, accepted, refused};
+pub(crate) use answer::{CheckAnswer, DirectResponse, RequestRejection, accepted, refused};
 pub(crate) use bind::{BoundListener, open};
 pub(crate) use callbacks::{
     AnsweredTurns, CallbackWorker, Callbacks, PendingReply, ReplyDelivery, ReplyTarget,

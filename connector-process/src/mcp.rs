@@ -5,12 +5,13 @@
 //! over HTTP is reconnected.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
 use goondan_clock::{sleep, timeout};
+use goondan_confinement::ProgramRights;
 use goondan_connectors::Values;
 use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::sandbox::SandboxPolicy;
@@ -20,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::guarded;
 use crate::limits::{
-    MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS,
-    PROGRAM_START_FAULTS_MAX,
+    MCP_HIDDEN_BYTES_MIN, NOTE_BYTES_MAX, PACKAGE_DOWNLOAD_TIMEOUT_MS, PROGRAM_BACK_OFF_FIRST_MS,
+    PROGRAM_BACK_OFF_MAX_MS, PROGRAM_START_FAULTS_MAX,
 };
 use crate::service::masked;
+use crate::{guarded, package_cache};
 
 mod actions;
 #[expect(
@@ -48,6 +49,7 @@ mod session;
 use actions::{Actions, RunningServer};
 use client::McpClientHandler;
 use last_words::LastWords;
+use package_runner::StartContext;
 use questions::{OpenCalls, QuestionRelay};
 use session::{McpSession, ServerStartFailure};
 
@@ -61,6 +63,8 @@ enum ServerAddress {
         sandbox: SandboxPolicy,
         /// Socket of the egress, if the program may only reach listed hosts.
         egress: Option<PathBuf>,
+        /// Directory of downloaded packages, if it may download some.
+        cache: Option<PathBuf>,
     },
     /// A remote server, over HTTP.
     Http(StreamableHttpClientTransportConfig),
@@ -74,11 +78,35 @@ impl ServerAddress {
                 project_root,
                 sandbox,
                 egress,
+                cache,
                 ..
-            } => Some(guarded::allowed(project_root, sandbox, egress.as_deref()).policy),
+            } => {
+                let directories = (egress.as_deref(), cache.as_deref());
+                Some(rights_of(project_root, sandbox, directories).policy)
+            }
             Self::Http(_) => None,
         }
     }
+
+    /// Directory of its packages, if it is a program that may download some.
+    fn cache(&self) -> Option<&Path> {
+        match self {
+            Self::Program { cache, .. } => cache.as_deref(),
+            Self::Http(_) => None,
+        }
+    }
+}
+
+fn rights_of(
+    project_root: &Path,
+    sandbox: &SandboxPolicy,
+    (egress, cache): (Option<&Path>, Option<&Path>),
+) -> ProgramRights {
+    let mut allowed = guarded::allowed(project_root, sandbox, egress);
+    if let Some(cache) = cache {
+        package_cache::grant(&mut allowed, cache);
+    }
+    allowed
 }
 
 pub(crate) struct Mcp {
@@ -118,6 +146,7 @@ impl Mcp {
                     .ok_or("a program needs a project, but the daemon sent none")?,
                 sandbox: assignment.sandbox.clone(),
                 egress: assignment.egress_socket.clone(),
+                cache: assignment.package_cache.clone(),
             },
             (None, Some(url)) => {
                 ServerAddress::Http(over_http(url, &headers, token.map(String::as_str))?)
@@ -155,11 +184,17 @@ impl Mcp {
         gateway.serve(Arc::new(actions.clone())).await;
         let (mut failures, mut faults): (u32, u32) = (0, 0);
         while !stop.is_cancelled() {
-            let since = Instant::now();
+            let (since, start_timeout) = (Instant::now(), self.start_timeout());
+            if start_timeout > self.start_timeout {
+                tracing::info!("the first start of the MCP server includes its download");
+            }
             let started = tokio::select! {
                 () = stop.cancelled() => return,
-                started = timeout(self.start_timeout, self.start(&asking)) => started,
+                started = timeout(start_timeout, self.start(&asking)) => started,
             };
+            if let Some(cache) = self.address.cache() {
+                package_cache::note_start(cache, matches!(started, Ok(Ok(_))));
+            }
             let (reason, token) = match started {
                 Ok(Ok((session, client))) => {
                     let peer = session.peer();
@@ -194,7 +229,7 @@ impl Mcp {
                 }
                 Err(_elapsed) => {
                     faults = 0;
-                    let seconds = self.start_timeout.as_secs();
+                    let seconds = start_timeout.as_secs();
                     let reason = format!("the server was not ready within {seconds} s");
                     (self.last_words.explain(reason), None)
                 }
@@ -232,6 +267,15 @@ impl Mcp {
         }
     }
 
+    /// Time for a start, which may include the first download of the server.
+    fn start_timeout(&self) -> Duration {
+        let download = Duration::from_millis(PACKAGE_DOWNLOAD_TIMEOUT_MS);
+        match self.address.cache() {
+            Some(cache) if !package_cache::is_filled(cache) => self.start_timeout.max(download),
+            Some(_) | None => self.start_timeout,
+        }
+    }
+
     /// Starts or connects to the server and negotiates the protocol.
     async fn start(
         &self,
@@ -249,12 +293,18 @@ impl Mcp {
                 project_root,
                 sandbox,
                 egress,
+                cache,
             } => {
-                let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
+                let directories = (egress.as_deref(), cache.as_deref());
+                let allowed = rights_of(project_root, sandbox, directories);
                 let path = allowed.path();
-                let lacks =
-                    package_runner::missing_network(command, sandbox, (project_root, &path));
-                if let Some(reason) = lacks {
+                let context = StartContext {
+                    policy: sandbox,
+                    project_root,
+                    path: &path,
+                    env,
+                };
+                if let Some(reason) = package_runner::refusal(command, context) {
                     return Err(ServerStartFailure::lasting(reason));
                 }
                 let client = McpClientHandler::in_directory(asking.clone(), project_root);

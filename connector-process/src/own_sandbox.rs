@@ -47,7 +47,7 @@ pub(crate) fn enter(
 fn policy_of(
     assignment: &goondan_protocol::definition::ConnectorAssignment,
 ) -> goondan_confinement::SandboxPolicy {
-    use crate::guarded;
+    use crate::{guarded, package_cache};
 
     let of_program = assignment
         .program
@@ -65,6 +65,9 @@ fn policy_of(
     let path = allowed.path();
     let named = named.and_then(|word| guarded::file_of(word.as_ref(), project_root, &path));
     allowed.policy.read.extend(named);
+    if let Some(cache) = &assignment.package_cache {
+        package_cache::grant(&mut allowed, cache);
+    }
     allowed.policy
 }
 

@@ -21,6 +21,7 @@ use crate::egress::ProxySockets;
 use crate::http;
 use crate::link::{ConnectorRole, LinkError, OrchestratorSocket};
 use crate::own_sandbox;
+use crate::package_cache;
 use crate::parent::die_with_parent;
 use crate::relay::far::{self, RelaySettings};
 use crate::session;
@@ -91,7 +92,7 @@ fn serve() -> ExitCode {
     let result = prepare(stdout.clone()).and_then(|runtime| {
         let result = runtime.block_on(async {
             let link = OrchestratorSocket::from_stdin().map_err(ProcessError::Link)?;
-            let (role, incoming, outgoing) =
+            let (mut role, incoming, outgoing) =
                 link.shake_hands(pid).await.map_err(ProcessError::Link)?;
             drop(before_welcome.take());
             // Fails only if a subscriber is already set, and only this place sets one.
@@ -105,6 +106,9 @@ fn serve() -> ExitCode {
             )));
             // Sockets are created first, because a confined process cannot create socket files.
             let doors = ProxySockets::of(&role);
+            if let ConnectorRole::Connection(assignment) = &mut role {
+                package_cache::prepare(assignment);
+            }
             let confined = own_sandbox::enter(&role).map_err(|error| {
                 format!("failed to confine this process: {}", error_chain(&error))
             });

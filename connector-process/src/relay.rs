@@ -115,6 +115,7 @@ impl Relay {
                 secrets: BTreeMap::new(),
                 sandbox: SandboxPolicy::default(),
                 egress_socket: None,
+                package_cache: None,
                 egress: Vec::new(),
             },
         })

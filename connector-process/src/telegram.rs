@@ -6,6 +6,7 @@
 //!
 //! * `updates`: from an update to an event; `words`: describes messages. Pure.
 //! * `chat_updates`: reactions, members and requests to join. Pure.
+//! * `albums`: photos and files that are sent together. Pure.
 //! * `chats`: groups with a new ID.
 //! * `sent`: latest messages of the bot.
 //! * `answer`: parses answers of the Bot API. Pure.
@@ -14,6 +15,7 @@
 //! * `buttons`: tool calls that wait for a person.
 
 mod actions;
+mod albums;
 mod answer;
 mod api;
 mod buttons;
@@ -23,7 +25,7 @@ mod sent;
 mod updates;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::actions::Actions;
+use self::albums::{AlbumWait, album, merged};
 use self::answer::ApiError;
 use self::api::Api;
 use self::buttons::Chat;
@@ -48,7 +51,7 @@ use crate::approvals::{self, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
-use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
+use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS, TELEGRAM_ALBUM_PAUSE_MS};
 use crate::listener::Callbacks;
 use crate::payload::written_to;
 use crate::service_api::outbox_marking;
@@ -181,6 +184,7 @@ impl Telegram {
             sent,
             bot: None,
             offset: None,
+            album: None,
             failures: 0,
             said: None,
         };
@@ -204,6 +208,11 @@ struct Bot {
     id: Option<i64>,
 }
 
+fn update_id(update: &Value) -> Result<i64, ApiError> {
+    let id = update.get("update_id").and_then(Value::as_i64);
+    id.ok_or_else(|| ApiError::Strange("Telegram sent an update without an id".to_owned()))
+}
+
 struct PollingRun<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
@@ -217,6 +226,8 @@ struct PollingRun<'a> {
     bot: Option<Bot>,
     /// The first unprocessed update; `None` for the first that Telegram has.
     offset: Option<i64>,
+    /// The album whose further messages are waited for.
+    album: Option<AlbumWait>,
     failures: u32,
     said: Option<(bool, String)>,
 }
@@ -225,9 +236,9 @@ impl PollingRun<'_> {
     /// Polls for updates once and returns the time until the next poll.
     async fn poll(&mut self) -> Duration {
         match self.news().await {
-            Ok(()) => {
+            Ok(pause) => {
                 self.failures = 0;
-                Duration::ZERO
+                pause
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
@@ -259,7 +270,8 @@ impl PollingRun<'_> {
         parts.join("; ")
     }
 
-    async fn news(&mut self) -> Result<(), ApiError> {
+    /// Processes the next updates and returns the pause before those after them.
+    async fn news(&mut self) -> Result<Duration, ApiError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let bot = match &self.bot {
             Some(bot) => bot.clone(),
@@ -300,17 +312,76 @@ impl PollingRun<'_> {
             .await?;
         self.tell(true, self.detail(&bot)).await;
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
-        for update in updates {
-            let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
-                return Err(ApiError::Strange(
-                    "Telegram sent an update without an id".to_owned(),
-                ));
-            };
-            self.hand_in(id, update).await?;
+        let mut pause = Duration::ZERO;
+        // Updates that were processed with the first one of their album.
+        let mut processed = BTreeSet::new();
+        for (at, update) in updates.iter().enumerate() {
+            let id = update_id(update)?;
+            if !processed.remove(&id) {
+                let rest = updates.get(at..).unwrap_or_default();
+                let parts = self.event_parts(id, rest);
+                if parts.is_empty() {
+                    self.hand_in(id, update).await?;
+                } else if AlbumWait::expects_more(&mut self.album, id, parts.len()) {
+                    self.offset = Some(id);
+                    pause = Duration::from_millis(TELEGRAM_ALBUM_PAUSE_MS);
+                    break;
+                } else {
+                    self.hand_in_album(id, &parts).await?;
+                    for part in parts.into_iter().skip(1) {
+                        processed.insert(update_id(part)?);
+                    }
+                }
+            }
             self.offset = Some(id.saturating_add(1));
         }
         self.tell(true, self.detail(&bot)).await;
-        Ok(())
+        Ok(pause)
+    }
+
+    /// Settings and facts that determine events.
+    fn accepted(&self) -> Accepted {
+        Accepted {
+            own_id: self.bot.as_ref().and_then(|bot| bot.id),
+            ..self.telegram.accepted.clone()
+        }
+    }
+
+    /// The updates of the album that begins with the first one, if they become an event.
+    fn event_parts<'u>(&self, id: i64, updates: &'u [Value]) -> Vec<&'u Value> {
+        let accepted = self.accepted();
+        let parts = album(updates);
+        let (false, Some(first)) = (accepted.older_texts, parts.first()) else {
+            return Vec::new();
+        };
+        match to_update(id, first, &accepted, &self.chats.migrations()) {
+            Update::Event { .. } => parts,
+            Update::Migrated { .. } | Update::Ignored(_) => Vec::new(),
+        }
+    }
+
+    /// Processes the updates of an album. On success, its event is on disk.
+    async fn hand_in_album(&mut self, id: i64, parts: &[&Value]) -> Result<(), ApiError> {
+        let (accepted, migrations) = (self.accepted(), self.chats.migrations());
+        let mut events = Vec::new();
+        let mut is_answered = false;
+        for part in parts {
+            match to_update(update_id(part)?, part, &accepted, &migrations) {
+                Update::Event {
+                    event,
+                    is_answered: answers,
+                } => {
+                    is_answered |= answers;
+                    events.push(*event);
+                }
+                Update::Ignored(ignored) => self.gateway.ignored(ignored.reason).await,
+                Update::Migrated { .. } => {}
+            }
+        }
+        match merged(events, parts) {
+            Some(event) => self.submit(id, event, is_answered).await,
+            None => Ok(()),
+        }
     }
 
     /// Processes one update. On success, its event is on disk or the update is passed over.
@@ -321,10 +392,7 @@ impl PollingRun<'_> {
             let handed_in = presses.press(reply_timeout, pressed).await;
             return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
         }
-        let accepted = Accepted {
-            own_id: self.bot.as_ref().and_then(|bot| bot.id),
-            ..self.telegram.accepted.clone()
-        };
+        let accepted = self.accepted();
         let migrations = self.chats.migrations();
         let sent = |chat, message| self.sent.and_then(|sent| sent.find(chat, message));
         let mapped = to_chat_update(id, update, (&accepted, &migrations), sent);

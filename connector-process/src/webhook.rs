@@ -1,11 +1,13 @@
 //! The webhook: a `POST` sends a text to an agent as an event.
 //!
 //! * `settings`: its settings in `goondan.yaml`.
+//! * `address_check`: answers to services that check the address. Pure.
 //! * `verifier`: checks signatures by the presets of `goondan_connectors::signatures`. Pure.
 //! * `sns`: checks messages of Amazon SNS, and confirms subscriptions.
 //! * `body`: parses a body by its content type. Pure.
 //! * `event_input`: from a request to an event. Pure.
 
+mod address_check;
 mod body;
 mod event_input;
 mod settings;
@@ -16,6 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::header::CONTENT_ENCODING;
+use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -31,8 +34,8 @@ pub(crate) use self::verifier::{SignedRequest, Verifier};
 use crate::connector::Ready;
 use crate::limits::{REPLY_TIMEOUT_MS, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    self, Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService, RawRequest,
-    RequestRejection, SignatureError,
+    self, Callbacks, CheckAnswer, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
+    RawRequest, RequestRejection, SignatureError,
 };
 use crate::payload::text;
 
@@ -133,7 +136,8 @@ impl Webhook {
     ) -> Result<Option<InboundRequest>, RequestRejection> {
         let is_sns = self.settings.topics.is_some();
         if !is_sns && self.settings.preset.challenge == Challenge::None {
-            return Ok(None);
+            let answer = address_check::answer_to_body(received.body);
+            return Ok(answer.map(|it| InboundRequest::Answer(DirectResponse::ok(it))));
         }
         let Ok(message) = crate::payload::json(received.body) else {
             return Ok(None);
@@ -153,6 +157,10 @@ impl InboundService for Webhook {
 
     fn is_guarded(&self) -> bool {
         self.settings.verifier.is_some() || self.settings.topics.is_some()
+    }
+
+    fn answer_to_check(&self, head: &Parts) -> Option<CheckAnswer> {
+        address_check::answer_to(&head.method, &head.uri, &head.headers)
     }
 
     fn callback_path(&self) -> Option<&str> {

@@ -11,21 +11,12 @@ use crate::commands;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::project::PROJECT_FILE;
 
 const ROOT_HELP: &str = "\
-Start here:
-  gdn init my-swarm     create a project that is ready to run
-  cd my-swarm
-  gdn run               start the daemon and this project
-  gdn chat              talk to its agent
-
-Then:
-  gdn ps                show processes
-  gdn logs -f           follow the logs
-  gdn shutdown          stop everything; nothing is lost
-
-`gdn help run` shows the help of a command. Every command accepts --json. Common exit codes:
-0 success, 2 invalid command line, 3 no daemon runs, 6 invalid configuration.";
+Examples:
+  gdn                   what runs, what needs you, and the next command
+  gdn help run          the help of a command";
 
 /// Run agents that survive crashes, and talk to them
 #[derive(Debug, Parser)]
@@ -33,14 +24,15 @@ Then:
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
+    /// None for `gdn` alone, which gives an overview.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 impl Cli {
     /// True if the user asked for JSON, with `--json` or a JSON `--format`.
     pub(crate) fn wants_json(&self) -> bool {
-        let by_format = matches!(&self.command, Command::Validate(args) if args.wants_json());
+        let by_format = matches!(&self.command, Some(Command::Validate(args)) if args.wants_json());
         self.global.json || by_format
     }
 }
@@ -76,17 +68,52 @@ pub(crate) struct Global {
         hide_possible_values = true
     )]
     pub(crate) color: Color,
+    /// Print no notes and no progress, only data and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// Print more, such as ids in `gdn logs`
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Like `--color never`
+    #[arg(long, global = true, hide = true)]
+    pub(crate) no_color: bool,
+    /// Like `--project`, with the path of its goondan.yaml
+    #[arg(
+        long,
+        short,
+        global = true,
+        hide = true,
+        value_name = "FILE",
+        conflicts_with_all = ["project", "workspace"]
+    )]
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl Global {
+    /// Output streams of the command.
+    pub(crate) fn output(&self, json: bool) -> Output {
+        let color = match self.no_color {
+            true => Color::Never,
+            false => self.color,
+        };
+        Output::new(json, color.into()).with_notes(!self.quiet, self.verbose)
+    }
+
     /// Builds the context that a command runs in.
     pub(crate) fn context(self, output: Output) -> Result<Context, Failure> {
-        Context::new(
-            output,
-            self.state_root.as_deref(),
-            self.project,
-            self.workspace,
-        )
+        let project = self.project.or_else(|| self.config.map(project_of));
+        Context::new(output, self.state_root.as_deref(), project, self.workspace)
+    }
+}
+
+/// The project of a configuration file; a directory is the project itself.
+fn project_of(config: PathBuf) -> PathBuf {
+    if !config.ends_with(PROJECT_FILE) {
+        return config;
+    }
+    match config.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+        _ => PathBuf::from("."),
     }
 }
 
@@ -111,19 +138,21 @@ impl From<Color> for anstream::ColorChoice {
     }
 }
 
-/// Generates [`Command`] from the list below. Each line names a command, its argument type from a module of
-/// `commands`, and the call that runs it. Help text is on the argument types.
+/// Generates an enum of commands from the list below. Each line names a command, its argument type, and the call that
+/// runs it. Help text is on the argument types.
 macro_rules! commands {
     (
-        $context:ident;
-        $($(#[$attribute:meta])* $name:ident($args:tt: $module:ident::$type:ident) => $call:expr,)*
+        $(#[$of:meta])*
+        $enum:ident, $context:ident;
+        $($(#[$attribute:meta])* $name:ident($args:tt: $type:ty) => $call:expr,)*
     ) => {
+        $(#[$of])*
         #[derive(Debug, Subcommand)]
-        pub(crate) enum Command {
-            $($(#[$attribute])* $name(commands::$module::$type),)*
+        pub(crate) enum $enum {
+            $($(#[$attribute])* $name($type),)*
         }
 
-        impl Command {
+        impl $enum {
             pub(crate) async fn run(self, $context: &Context) -> Result<(), Failure> {
                 match self {
                     $(Self::$name($args) => $call,)*
@@ -134,82 +163,69 @@ macro_rules! commands {
 }
 
 commands! {
-    context;
-    Init(args: init::InitArgs) => commands::init::run(&args, context),
-    Run(args: run::RunArgs) => commands::run::run(&args, context).await,
-    Send(args: send::SendArgs) => commands::send::run(args, context).await,
-    Chat(args: chat::ChatArgs) => commands::chat::run(args, context).await,
-    Cancel(args: cancel::CancelArgs) => commands::cancel::run(args, context).await,
-    Rewind(args: rewind::RewindArgs) => commands::rewind::run(args, context).await,
-    Ps(args: ps::PsArgs) => commands::ps::run(&args, context).await,
-    Status(_: status::StatusArgs) => commands::status::run(context).await,
-    Doctor(args: doctor::DoctorArgs) => commands::doctor::run(&args, context).await,
+    Command, context;
+    Init(args: commands::init::InitArgs) => commands::init::run(&args, context).await,
+    Run(args: commands::run::RunArgs) => commands::run::run(&args, context).await,
+    Stop(_: commands::stop::StopArgs) => commands::stop::run(context).await,
+    Restart(args: commands::restart::RestartArgs) => commands::restart::run(args, context).await,
+    Validate(args: commands::validate::ValidateArgs) => commands::validate::run(&args, context),
     #[command(subcommand)]
-    Service(args: service::ServiceCommand) => commands::service::run(args, context).await,
-    Upgrade(args: upgrade::UpgradeArgs) => commands::upgrade::run(&args, context).await,
+    Config(args: commands::config::ConfigCommand) => commands::config::run(&args, context).await,
     #[command(subcommand)]
-    Instance(args: instance::InstanceCommand) => commands::instance::run(args, context).await,
-    Verify(args: verify::VerifyArgs) => commands::verify::run(args, context).await,
+    Package(args: commands::package::PackageCommand) => commands::package::run(args, context).await,
     #[command(subcommand)]
-    Event(args: event::EventCommand) => commands::event::run(args, context).await,
+    Secret(args: commands::secret::SecretCommand) => commands::secret::run(args, context).await,
+    Chat(args: commands::chat::ChatArgs) => commands::chat::run(args, context).await,
+    Send(args: commands::send::SendArgs) => commands::send::run(args, context).await,
     #[command(subcommand)]
-    Question(args: question::QuestionCommand) => commands::question::run(args, context).await,
-    Approvals(args: approval::ApprovalsArgs) => commands::approval::list(args, context).await,
-    Approve(args: approval::ApproveArgs) => commands::approval::approve(args, context).await,
-    Deny(args: approval::DenyArgs) => commands::approval::deny(args, context).await,
-    Calls(args: unknown_call::CallsArgs) => commands::unknown_call::list(args, context).await,
-    Settle(args: unknown_call::SettleArgs) => commands::unknown_call::settle(args, context).await,
+    Task(args: commands::task::TaskCommand) => commands::task::run(args, context).await,
+    Inbox(args: commands::inbox::InboxArgs) => commands::inbox::run(args, context).await,
     #[command(subcommand)]
-    Schedule(args: schedule::ScheduleCommand) => commands::schedule::run(args, context).await,
+    Proposal(args: commands::proposal::ProposalCommand) => commands::proposal::run(args, context).await,
+    Ps(args: commands::ps::PsArgs) => commands::ps::run(&args, context).await,
+    Top(args: commands::top::TopArgs) => commands::top::run(&args, context).await,
+    Logs(args: commands::logs::LogsArgs) => commands::logs::run(args, context).await,
+    Usage(args: commands::usage::UsageArgs) => commands::usage::run(&args, context).await,
+    Studio(args: commands::studio::StudioArgs) => commands::studio::run(&args, context),
     #[command(subcommand)]
-    Sandbox(args: sandbox::SandboxCommand) => commands::sandbox::run(args, context).await,
+    Incident(args: commands::incident::IncidentCommand) => commands::incident::run(args, context).await,
     #[command(subcommand)]
-    Proposal(args: proposal::ProposalCommand) => commands::proposal::run(args, context).await,
+    Conversation(args: commands::instance::InstanceCommand) => commands::instance::run(args, context).await,
     #[command(subcommand)]
-    Bundle(args: bundle::BundleCommand) => commands::bundle::run(args, context).await,
+    Event(args: commands::event::EventCommand) => commands::event::run(args, context).await,
     #[command(subcommand)]
-    Task(args: task::TaskCommand) => commands::task::run(args, context).await,
+    Workspace(args: commands::workspace::WorkspaceCommand) => commands::workspace::run(args, context).await,
     #[command(subcommand)]
-    Secret(args: secret::SecretCommand) => commands::secret::run(args, context).await,
-    #[command(subcommand)]
-    Permission(args: permission::PermissionCommand) => commands::permission::run(args, context).await,
-    #[command(subcommand, name = "oauth")]
-    OAuth(args: oauth::OAuthCommand) => commands::oauth::run(args, context).await,
-    #[command(subcommand)]
-    Package(args: package::PackageCommand) => commands::package::run(args, context).await,
-    #[command(subcommand)]
-    Workspace(args: workspace::WorkspaceCommand) => commands::workspace::run(&args, context).await,
-    #[command(subcommand)]
-    Node(args: node::NodeCommand) => commands::node::run(&args, context).await,
-    Logs(args: logs::LogsArgs) => commands::logs::run(args, context).await,
-    Top(args: top::TopArgs) => commands::top::run(&args, context).await,
-    Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,
-    Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
-    Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,
-    Metrics(args: metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
-    Studio(args: studio::StudioArgs) => commands::studio::run(&args, context),
-    Audit(args: audit::AuditArgs) => commands::audit::run(&args, context).await,
-    Restart(args: restart::RestartArgs) => commands::restart::run(args, context).await,
-    Reload(args: reload::ReloadArgs) => commands::reload::run(&args, context).await,
-    Stop(_: stop::StopArgs) => commands::stop::run(context).await,
-    Forget(args: forget::ForgetArgs) => commands::forget::run(&args, context).await,
-    Shutdown(args: shutdown::ShutdownArgs) => commands::shutdown::run(&args, context).await,
-    Validate(args: validate::ValidateArgs) => commands::validate::run(&args, context),
-    Migrate(args: migrate::MigrateArgs) => commands::migrate::run(&args, context),
-    Schema(args: schema::SchemaArgs) => commands::schema::run(&args, context),
-    #[command(subcommand)]
-    Config(args: config::ConfigCommand) => commands::config::run(&args, context),
-    Completions(args: completions::CompletionsArgs) =>
+    Daemon(args: DaemonCommand) => args.run(context).await,
+    Doctor(args: commands::doctor::DoctorArgs) => commands::doctor::run(&args, context).await,
+    Demo(args: commands::demo::DemoArgs) => commands::demo::run(args, context).await,
+    #[command(hide = true)]
+    Completions(args: commands::completions::CompletionsArgs) =>
         commands::completions::run(&args, &mut Cli::command(), context),
-    Man(args: man::ManArgs) => commands::man::run(&args, Cli::command(), context),
-    Demo(args: demo::DemoArgs) => commands::demo::run(args, context).await,
+    #[command(hide = true)]
+    Man(args: commands::man::ManArgs) => commands::man::run(&args, Cli::command(), context),
+}
+
+commands! {
+    /// Check, stop, upgrade and install the daemon
+    DaemonCommand, context;
+    Status(_: commands::status::StatusArgs) => commands::status::run(context).await,
+    Shutdown(args: commands::shutdown::ShutdownArgs) => commands::shutdown::run(&args, context).await,
+    Upgrade(args: commands::upgrade::UpgradeArgs) => commands::upgrade::run(&args, context).await,
+    #[command(subcommand)]
+    Service(args: commands::service::ServiceCommand) => commands::service::run(args, context).await,
+    #[command(subcommand)]
+    Node(args: commands::node::NodeCommand) => commands::node::run(&args, context).await,
+    Verify(args: commands::verify::VerifyArgs) => commands::verify::run(args, context).await,
+    Audit(args: commands::audit::AuditArgs) => commands::audit::run(&args, context).await,
+    Metrics(args: commands::metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
 }
 
 impl Command {
     /// True for commands that only show events until the user interrupts them.
     pub(crate) fn follows(&self) -> bool {
         match self {
-            Self::Watch(_) => true,
+            Self::Workspace(commands::workspace::WorkspaceCommand::Watch(_)) => true,
             Self::Ps(args) => args.watch,
             Self::Logs(args) => args.follow,
             Self::Task(commands::task::TaskCommand::Logs(args)) => args.follow,

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, NameKind};
 use crate::output::Output;
 use crate::output::text::shell_quoted;
-use crate::{programs, project, state_format};
+use crate::{programs, project, spellings, state_format};
 
 /// Environment variable for the state root.
 const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
@@ -49,6 +49,14 @@ impl Context {
                 .join(".goondan"),
         };
         let state_root = std::path::absolute(&state_root).map_err(Failure::from)?;
+        // Records and answers name it.
+        if state_root.to_str().is_none() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the state root {} is not UTF-8 text", state_root.display()),
+                "choose another one: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
+            ));
+        }
         Ok(Self {
             output,
             state_root,
@@ -73,6 +81,30 @@ impl Context {
         }
     }
 
+    /// Copy for a workspace of the same daemon, so that a command can act on it.
+    pub(crate) fn of_workspace(&self, id: &WorkspaceId) -> Self {
+        Self {
+            same_workspace: same_workspace(None, Some(id)),
+            project: None,
+            workspace: Some(id.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// True if the user named a project or a workspace.
+    pub(crate) fn is_named(&self) -> bool {
+        self.project.is_some() || self.workspace.is_some()
+    }
+
+    /// True if a list covers every workspace: with `--all`, and outside a project.
+    pub(crate) fn covers_all(&self, all: bool) -> bool {
+        let is_outside = || {
+            let found = project::find(None);
+            matches!(found, Err(project::ProjectError::NoneAbove { .. }))
+        };
+        all || !self.is_named() && is_outside()
+    }
+
     /// Copy with another state root, for an upgrade that is resumed.
     pub(crate) fn with_state_root(&self, state_root: PathBuf) -> Self {
         Self {
@@ -85,11 +117,13 @@ impl Context {
 
     /// The command line `gdn <command>` for the same daemon and workspace.
     pub(crate) fn command(&self, command: &str) -> String {
+        let command = spellings::command(command);
         format!("gdn{}{} {command}", self.same_daemon, self.same_workspace)
     }
 
     /// The command line `gdn <command>` for the same daemon, without the workspace.
     pub(crate) fn daemon_command(&self, command: &str) -> String {
+        let command = spellings::command(command);
         format!("gdn{} {command}", self.same_daemon)
     }
 

@@ -41,7 +41,7 @@ pub(crate) enum StartError {
         source: std::io::Error,
     },
     /// The file for its stderr cannot be created.
-    #[error("cannot create a temporary file for the daemon's error output")]
+    #[error("cannot create a temporary file for the daemon's error output in {}", std::env::temp_dir().display())]
     Stderr(#[source] std::io::Error),
     #[error("the daemon could not start ({status}): {stderr}")]
     Ended { status: ExitStatus, stderr: String },
@@ -61,7 +61,7 @@ impl From<StartError> for Failure {
                 "install goondan-orchestrator beside gdn or in PATH: `cargo build --release` builds both"
             }
             StartError::Stderr(_) => {
-                "free disk space in the temporary directory, or set TMPDIR to another one"
+                "make sure that the directory exists and has space, or set TMPDIR to another one"
             }
             StartError::Ended { .. } | StartError::NotReady => {
                 "run it in this terminal: `gdn run --foreground`"

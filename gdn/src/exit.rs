@@ -49,13 +49,15 @@ pub enum Exit {
     TaskFailed,
     /// The watched task was canceled.
     TaskCancelled,
+    /// A replay of an incident differs from its recording.
+    Diverged,
     /// Ctrl-C; accepted work continues.
     Interrupted,
 }
 
 impl Exit {
     /// All exit codes, in ascending order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -77,6 +79,7 @@ impl Exit {
         Self::TakenBack,
         Self::TaskFailed,
         Self::TaskCancelled,
+        Self::Diverged,
         Self::Interrupted,
     ];
 
@@ -104,6 +107,7 @@ impl Exit {
             Self::TakenBack => 18,
             Self::TaskFailed => 19,
             Self::TaskCancelled => 20,
+            Self::Diverged => 21,
             // Shell convention: 128 plus the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -134,6 +138,7 @@ impl Exit {
             Self::TakenBack => "takenBack",
             Self::TaskFailed => "taskFailed",
             Self::TaskCancelled => "taskCancelled",
+            Self::Diverged => "diverged",
             Self::Interrupted => "interrupted",
         }
     }

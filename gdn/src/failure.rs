@@ -9,7 +9,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 
 use crate::client::{CallError, ConnectError};
 use crate::exit::Exit;
-use crate::reader;
+use crate::{reader, spellings};
 
 /// Failure of a command.
 ///
@@ -176,14 +176,14 @@ impl From<ConnectError> for Failure {
                     Exit::VersionMismatch,
                     &error,
                     format!(
-                        "stop the running daemon with `gdn shutdown`{last}, then start this one: `gdn run`"
+                        "stop the running daemon with `gdn daemon shutdown`{last}, then start this one: `gdn run`"
                     ),
                 )
             }
             ConnectError::NotListening { .. } => Self::of(
                 Exit::TimedOut,
                 &error,
-                "stop it with `gdn shutdown`, which needs no socket; then start it again: `gdn run`",
+                "stop it with `gdn daemon shutdown`, which needs no socket; then start it again: `gdn run`",
             ),
             ConnectError::BadPath { .. } => Self::of(
                 Exit::Usage,
@@ -220,7 +220,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Handshake(_) => Self::of(
                 Exit::ConnectionLost,
                 &error,
-                "check the daemon: `gdn status`",
+                "check the daemon: `gdn daemon status`",
             ),
         }
     }
@@ -233,7 +233,7 @@ impl From<CallError> for Failure {
             CallError::Lost { .. } => Self::of(
                 Exit::ConnectionLost,
                 &error,
-                "check the daemon: `gdn status`",
+                "check the daemon: `gdn daemon status`",
             ),
             CallError::TimedOut { .. } => Self::of(
                 Exit::TimedOut,
@@ -267,46 +267,55 @@ impl From<ControlError> for Failure {
             ErrorCode::WorkspaceConflict => {
                 (Exit::Conflict, "list the workspaces: `gdn workspace list`")
             }
-            ErrorCode::WorkspaceElsewhere => (Exit::Conflict, "find its node: `gdn node list`"),
+            ErrorCode::WorkspaceElsewhere => {
+                (Exit::Conflict, "find its node: `gdn daemon node list`")
+            }
             ErrorCode::AgentNotFound => {
                 (Exit::NotFound, "list the project's agents: `gdn validate`")
             }
             ErrorCode::InstanceNotFound => (
                 Exit::NotFound,
-                "list the conversations: `gdn instance list`",
+                "list the conversations: `gdn conversation list`",
             ),
             ErrorCode::InstanceKeyTaken => (
                 Exit::Conflict,
-                "choose another key with `--instance KEY`; `gdn instance list` shows its agent",
+                "choose another key with `--conversation KEY`; `gdn conversation list` shows its agent",
             ),
             ErrorCode::CheckpointNotFound => (
                 Exit::NotFound,
-                "list the checkpoints: `gdn instance checkpoints`",
+                "list the checkpoints: `gdn conversation checkpoints`",
             ),
             ErrorCode::InstanceBusy => (
                 Exit::Conflict,
-                "check its state: `gdn instance show`; `gdn cancel` ends a turn",
+                "check its state: `gdn conversation show`; `gdn conversation cancel` ends a turn",
             ),
             ErrorCode::EventNotFound => (Exit::NotFound, "list the events: `gdn event list`"),
             ErrorCode::EventParked => (
                 Exit::Parked,
                 "list parked events: `gdn event list --parked`",
             ),
-            ErrorCode::QuestionNotFound => {
-                (Exit::NotFound, "list open questions: `gdn question list`")
+            ErrorCode::QuestionNotFound => (
+                Exit::NotFound,
+                "list open questions: `gdn inbox question list`",
+            ),
+            ErrorCode::CallNotFound => (Exit::NotFound, "list the calls: `gdn inbox calls`"),
+            ErrorCode::ScheduleNotFound => (
+                Exit::NotFound,
+                "list the schedules: `gdn event schedule list`",
+            ),
+            ErrorCode::ApprovalNotFound => {
+                (Exit::NotFound, "list pending calls: `gdn inbox approvals`")
             }
-            ErrorCode::CallNotFound => (Exit::NotFound, "list the calls: `gdn calls`"),
-            ErrorCode::ScheduleNotFound => {
-                (Exit::NotFound, "list the schedules: `gdn schedule list`")
+            ErrorCode::ApprovalDecided => {
+                (Exit::Conflict, "list pending calls: `gdn inbox approvals`")
             }
-            ErrorCode::ApprovalNotFound => (Exit::NotFound, "list pending calls: `gdn approvals`"),
-            ErrorCode::ApprovalDecided => (Exit::Conflict, "list pending calls: `gdn approvals`"),
-            ErrorCode::SandboxNotFound => {
-                (Exit::NotFound, "list the sandboxes: `gdn sandbox list`")
-            }
+            ErrorCode::SandboxNotFound => (
+                Exit::NotFound,
+                "list the sandboxes: `gdn proposal sandbox list`",
+            ),
             ErrorCode::SandboxTaken => (
                 Exit::Conflict,
-                "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`",
+                "choose another `--run` or `--agent`, or remove it: `gdn proposal sandbox remove`",
             ),
             ErrorCode::ProposalNotFound => {
                 (Exit::NotFound, "list the proposals: `gdn proposal list`")
@@ -338,10 +347,13 @@ impl From<ControlError> for Failure {
                 Exit::InvalidConfiguration,
                 "if you trust the project with it: `gdn secret allow NAME`",
             ),
-            ErrorCode::OauthNotFound => (Exit::NotFound, "list the OAuthApps: `gdn oauth list`"),
+            ErrorCode::OauthNotFound => (
+                Exit::NotFound,
+                "list the OAuthApps: `gdn secret oauth list`",
+            ),
             ErrorCode::OauthRefused => (
                 Exit::Conflict,
-                "log in again: `gdn oauth login APP`; `gdn oauth list` shows required logins",
+                "log in again: `gdn secret oauth login APP`; `gdn secret oauth list` shows required logins",
             ),
             ErrorCode::OauthUnavailable => (
                 Exit::TryAgain,
@@ -351,10 +363,10 @@ impl From<ControlError> for Failure {
                 Exit::Conflict,
                 "nothing was changed; check its source: `gdn package list`",
             ),
-            ErrorCode::Damaged => (Exit::Damaged, "list all damage: `gdn verify`"),
+            ErrorCode::Damaged => (Exit::Damaged, "list all damage: `gdn daemon verify`"),
             ErrorCode::Cancelled => (
                 Exit::Cancelled,
-                "list the conversations: `gdn instance list`",
+                "list the conversations: `gdn conversation list`",
             ),
             ErrorCode::Internal => (
                 Exit::Internal,
@@ -362,11 +374,23 @@ impl From<ControlError> for Failure {
             ),
         };
         let unknown = NameKind::of(&error);
+        // The daemon's texts may name former commands.
+        let message = in_current_words(&error);
         let hint = error.suggestion.unwrap_or_else(|| hint.to_owned());
+        let hint = spellings::text(&hint);
         Self {
             unknown,
-            ..Self::new(exit, error.message, hint)
+            ..Self::new(exit, message, hint)
         }
+    }
+}
+
+/// The message of the daemon, with current commands and the word `conversation`.
+fn in_current_words(error: &ControlError) -> String {
+    let message = spellings::text(&error.message);
+    match error.code {
+        ErrorCode::InstanceNotFound => message.replace("instance `", "conversation `"),
+        _ => message,
     }
 }
 

@@ -1,78 +1,67 @@
 //! `gdn --help`: commands grouped by task.
 
 use clap::Command;
+use clap::builder::styling::Style;
 use terminal_size::{Width, terminal_size};
 
 use crate::output::text::width;
 
-/// Groups, with the commands of each in display order.
-pub(crate) const GROUPS: &[(&str, &[&str])] = &[
-    (
-        "Get started",
-        &[
-            "init",
-            "run",
-            "demo",
-            "doctor",
-            "service",
-            "completions",
-            "man",
-        ],
-    ),
-    (
-        "Talk to agents",
-        &["chat", "send", "cancel", "task", "question"],
-    ),
-    (
-        "Review and approve",
-        &[
-            "approvals",
-            "approve",
-            "deny",
-            "calls",
-            "settle",
-            "sandbox",
-            "proposal",
-            "bundle",
-        ],
-    ),
-    (
-        "Observe",
-        &[
-            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "node",
-            "studio",
-        ],
-    ),
-    (
-        "Manage conversations",
-        &["instance", "rewind", "event", "schedule", "verify"],
-    ),
-    (
-        "Configure",
-        &[
-            "validate",
-            "migrate",
-            "config",
-            "schema",
-            "package",
-            "reload",
-            "secret",
-            "permission",
-            "oauth",
-        ],
-    ),
-    (
-        "Stop and maintain",
-        &[
-            "restart",
-            "stop",
-            "workspace",
-            "forget",
-            "shutdown",
-            "upgrade",
-        ],
-    ),
+/// Groups of commands with their summaries, in display order: those of the left column, then those of the right one.
+/// The summaries are shorter than the ones in the commands' own help, so that the list fits a screen of 80×24.
+pub(crate) const COLUMNS: [&[Group]; 2] = [
+    &[
+        (
+            "Projects",
+            &[
+                ("init", "create one"),
+                ("run", "start one, and the daemon"),
+                ("stop", "stop one"),
+                ("restart", "restart its processes"),
+                ("validate", "check its configuration"),
+                ("config", "show, reload, migrate it"),
+                ("package", "packages of a project"),
+                ("secret", "keys, tokens and logins"),
+            ],
+        ),
+        (
+            "Work",
+            &[
+                ("chat", "talk to an agent"),
+                ("send", "send one message"),
+                ("task", "tasks of coding agents"),
+                ("inbox", "decide what needs you"),
+                ("proposal", "review changed files"),
+            ],
+        ),
+    ],
+    &[
+        (
+            "Observe",
+            &[
+                ("ps", "processes"),
+                ("top", "live full-screen view"),
+                ("logs", "logs of all processes"),
+                ("usage", "tokens, cost, budgets"),
+                ("studio", "all of it in a browser"),
+                ("incident", "replay what happened"),
+            ],
+        ),
+        (
+            "Manage",
+            &[
+                ("conversation", "show, rewind, export"),
+                ("event", "queue, traces, schedules"),
+                ("workspace", "projects that run"),
+                ("daemon", "status, service, upgrade"),
+                ("doctor", "find and fix problems"),
+                ("demo", "try it; kill it"),
+            ],
+        ),
+    ],
 ];
+
+/// Title of a group, and its commands with their summaries.
+type Group = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Maximum width of the text, in columns.
 const COLUMNS_MAX: usize = 100;
@@ -80,13 +69,24 @@ const COLUMNS_MAX: usize = 100;
 /// Indentation of a command's name, in columns.
 const INDENT: usize = 2;
 
+/// Last lines of the help.
+const END: [&str; 2] = [
+    "`gdn` alone shows what runs, what needs you, and the next command.",
+    "`gdn help run` explains one. Everywhere: --project DIR --workspace ID --json",
+];
+
 /// Shows the commands in their groups.
 pub(crate) fn grouped(command: Command) -> Command {
-    let listed = list_of(&command, columns());
-    let header = *command.get_styles().get_header();
+    let columns = columns();
+    let listed = list_in(
+        columns,
+        *command.get_styles().get_header(),
+        *command.get_styles().get_literal(),
+    );
+    let end = END.map(|line| wrapped(line, columns).join("\n")).join("\n");
     command.help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{listed}\
-         {header}Options:{header:#}\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{listed}\n\
+         {{usage-heading}} {{usage}}\n{end}\n"
     ))
 }
 
@@ -167,30 +167,56 @@ fn example(line: &str, columns: usize) -> Vec<String> {
     lines.collect()
 }
 
-fn list_of(command: &Command, columns: usize) -> String {
-    let (header, literal) = {
-        let styles = command.get_styles();
-        (*styles.get_header(), *styles.get_literal())
-    };
-    let names = GROUPS.iter().flat_map(|(_, names)| names.iter());
-    let widest = names.map(|name| width(name)).max().unwrap_or_default();
-    let column = INDENT + widest + INDENT;
+/// Width from which the groups stand in two columns.
+const TWO_COLUMNS_MIN: usize = 80;
+
+fn list_in(columns: usize, header: Style, literal: Style) -> String {
+    if columns < TWO_COLUMNS_MIN {
+        return names_in(columns, header);
+    }
+    let [left, right] = COLUMNS.map(|groups| lines_of(groups, header, literal));
+    let widest = left.iter().map(|(_, width)| *width).max();
+    let column = widest.unwrap_or_default() + INDENT;
+    let rows = left.len().max(right.len());
     let mut out = String::new();
-    for (title, names) in GROUPS {
-        out.push_str(&format!("{header}{title}:{header:#}\n"));
-        for name in *names {
-            let about = command.find_subcommand(name).and_then(Command::get_about);
-            let about = about.map(ToString::to_string).unwrap_or_default();
-            let room = columns.saturating_sub(column);
-            let about = wrapped(&about, room).join(&format!("\n{:column$}", ""));
-            out.push_str(&format!(
-                "{:INDENT$}{literal}{name}{literal:#}{:2$}{about}\n",
-                "",
-                "",
-                column - INDENT - width(name)
-            ));
-        }
+    for row in 0..rows {
+        let (text, width) = left.get(row).cloned().unwrap_or_default();
+        let right = right.get(row).map_or("", |(text, _)| text.as_str());
+        let line = format!("{text}{:1$}{right}", "", column - width);
+        out.push_str(line.trim_end());
         out.push('\n');
+    }
+    out
+}
+
+/// Lines of a column, each with its width without styles.
+fn lines_of(groups: &[Group], header: Style, literal: Style) -> Vec<(String, usize)> {
+    let names = groups.iter().flat_map(|(_, commands)| commands.iter());
+    let widest = names.map(|(name, _)| width(name)).max().unwrap_or_default();
+    let mut lines: Vec<(String, usize)> = Vec::new();
+    for (title, commands) in groups {
+        if !lines.is_empty() {
+            lines.push((String::new(), 0));
+        }
+        lines.push((format!("{header}{title}:{header:#}"), width(title) + 1));
+        for (name, about) in *commands {
+            let gap = widest - width(name) + INDENT;
+            let text = format!("{:INDENT$}{literal}{name}{literal:#}{:gap$}{about}", "", "");
+            lines.push((text, INDENT + widest + INDENT + width(about)));
+        }
+    }
+    lines
+}
+
+/// The groups of a narrow terminal: only names.
+fn names_in(columns: usize, header: Style) -> String {
+    let mut out = String::new();
+    for (title, commands) in COLUMNS.iter().flat_map(|groups| groups.iter()) {
+        out.push_str(&format!("{header}{title}:{header:#}\n"));
+        let names: Vec<&str> = commands.iter().map(|(name, _)| *name).collect();
+        for line in wrapped(&names.join(", "), columns.saturating_sub(INDENT)) {
+            out.push_str(&format!("{:INDENT$}{line}\n", ""));
+        }
     }
     out
 }
@@ -216,17 +242,19 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_command_is_in_exactly_one_group() {
-        let grouped: Vec<&str> = GROUPS
-            .iter()
-            .flat_map(|(_, names)| names.to_vec())
+    fn ctl_1_every_shown_command_is_in_exactly_one_group() {
+        let groups = COLUMNS.iter().flat_map(|groups| groups.iter());
+        let grouped: Vec<&str> = groups
+            .flat_map(|(_, commands)| commands.iter().map(|(name, _)| *name))
             .collect();
         let once: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(grouped.len(), once.len(), "a command stands in two groups");
         let command = crate::command();
-        let known = command.get_subcommands().map(Command::get_name);
-        let known: BTreeSet<&str> = known.filter(|name| *name != "help").collect();
-        assert_eq!(once, known);
+        let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let shown = shown.map(Command::get_name);
+        let shown: BTreeSet<&str> = shown.filter(|name| *name != "help").collect();
+        assert_eq!(once, shown);
+        assert!(shown.len() <= 25, "{} commands", shown.len());
     }
 
     #[test]
@@ -267,12 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn the_list_fits_its_terminal() {
-        for columns in [50, 80, 100] {
-            let listed = list_of(&crate::command(), columns);
-            let plain = anstream::adapter::strip_str(&listed).to_string();
-            let widest = plain.lines().map(width).max();
-            assert!(widest <= Some(columns), "at {columns}:\n{plain}");
+    fn ctl_1_the_help_fits_its_terminal() {
+        for (columns, rows) in [(60, 20), (80, 24), (100, 40)] {
+            let listed = list_in(columns, Style::new(), Style::new());
+            let widest = listed.lines().map(width).max();
+            assert!(widest <= Some(columns), "at {columns}:\n{listed}");
+            // About, usage, and the end, with an empty line before each of the first two.
+            let end: usize = END.iter().map(|line| wrapped(line, columns).len()).sum();
+            let total = listed.lines().count() + 2 + 2 + end;
+            assert!(total < rows, "at {columns}×{rows}: {total} lines\n{listed}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! * `cli`, `help` — the global options, the list of commands, and their groups in `gdn --help`.
 //! * `commands` — one module for each command: its arguments with their help, its call, its output.
 //! * `goondan_client`, `daemon` — the connection, including paged lists, and starting the daemon.
+//! * [`spellings`] — older commands, which are rewritten before they are parsed.
 //! * `context`, `project` — the daemon, project and workspace of a command.
 //! * `output` — all printing; nothing else prints.
 //! * `reader` — detects if the reader of stdout is gone.
@@ -22,9 +23,12 @@
 //! * An event gets its id before it is sent, so that sending it again is idempotent.
 //! * Every error has a hint about what to do next.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
+use goondan_config::nearest_name;
 
 mod cli;
 mod commands;
@@ -35,10 +39,12 @@ mod failure;
 mod help;
 mod installation;
 mod output;
+mod package_manager;
 mod programs;
 mod project;
 mod reader;
 pub mod schemas;
+pub mod spellings;
 mod state_format;
 
 use cli::Cli;
@@ -57,13 +63,16 @@ pub fn command() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = match help::with_epilogues(command())
-        .try_get_matches()
+        .try_get_matches_from(spellings::current(std::env::args_os()))
         .and_then(|matches| Cli::from_arg_matches(&matches))
     {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(mut error) => {
+            suggest(&mut error);
+            return refuse(&error);
+        }
     };
-    let output = Output::new(cli.wants_json(), cli.global.color.into());
+    let output = cli.global.output(cli.wants_json());
     match run(cli, output) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
@@ -85,11 +94,17 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
                 "the system refuses basic resources; check `ulimit -a`",
             )
         })?;
-    let follows = cli.command.follows();
+    let follows = cli.command.as_ref().is_some_and(cli::Command::follows);
     runtime.block_on(async {
+        let running = async {
+            match cli.command {
+                Some(command) => command.run(&context).await,
+                None => commands::overview::run(&context).await,
+            }
+        };
         let ended = tokio::select! {
             biased;
-            ended = cli.command.run(&context) => ended,
+            ended = running => ended,
             // A command that changes something runs to its end.
             () = reader::gone(), if follows => Err(Failure::reader_gone()),
         };
@@ -100,19 +115,60 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
     })
 }
 
+/// Suggests the current spelling of a command that resembles a former one.
+fn suggest(error: &mut clap::Error) {
+    let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    // Only commands at the top level have moved.
+    let first = spellings::first(std::env::args().skip(1));
+    if first.as_ref() != Some(written) {
+        return;
+    }
+    let Some(near) = nearest_name(written, spellings::known()) else {
+        return;
+    };
+    let mut all = vec![spellings::command(near)];
+    if let Some(ContextValue::Strings(others)) = error.get(ContextKind::SuggestedSubcommand) {
+        all.extend(others.iter().cloned());
+    }
+    error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(all));
+}
+
 /// Prints the error for an invalid command line, or the requested help.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args_os().any(|arg| arg == "--json");
-    if !error.use_stderr() || !wants_json {
+    if !error.use_stderr() {
         // A closed pipe is not a failure for help.
         drop(error.print());
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage.code()));
     }
     let rendered = error.render().to_string();
     let (message, hint) = usage_problem(&rendered);
+    let hint = format!("{hint}; help: `{}`", help_command(std::env::args_os()));
     let failure = Failure::new(Exit::Usage, message, hint);
-    Output::new(true, anstream::ColorChoice::Never).failure(&failure);
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    Output::new(wants_json, anstream::ColorChoice::Auto).failure(&failure);
     failure.exit.into()
+}
+
+/// The command that shows the help of the command in a command line.
+fn help_command(args: impl IntoIterator<Item = OsString>) -> String {
+    let mut words = spellings::current(args).into_iter().skip(1);
+    let mut command = command();
+    let mut help = "gdn help".to_owned();
+    while let Some(word) = words.next() {
+        let word = word.to_string_lossy();
+        if spellings::VALUE_OPTIONS.contains(&word.as_ref()) {
+            words.next();
+        } else if !word.starts_with('-') {
+            let Some(below) = command.find_subcommand(word.as_ref()).cloned() else {
+                break;
+            };
+            help.push_str(&format!(" {word}"));
+            command = below;
+        }
+    }
+    help
 }
 
 /// Extracts the problem and a hint from clap's output: the first paragraph as one line, and its tip or the usage.
@@ -131,6 +187,8 @@ fn usage_problem(rendered: &str) -> (String, String) {
     };
     let hint = said("tip:")
         .or_else(|| said("Usage:").map(|usage| format!("usage: `{usage}`")))
-        .unwrap_or_else(|| "see `gdn help`".to_owned());
+        .unwrap_or_else(|| "correct the command line".to_owned());
+    // The words of Rust's parsers.
+    let message = message.replace("invalid digit found in string", "expected a whole number");
     (message.trim_start_matches("error: ").to_owned(), hint)
 }

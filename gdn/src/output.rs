@@ -37,6 +37,10 @@ use table::Canvas;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
+    /// True to print no notes and no progress.
+    quiet: bool,
+    /// True to print more, such as ids.
+    verbose: bool,
     pub(crate) out: Palette,
     pub(crate) err: Palette,
     out_is_terminal: bool,
@@ -56,12 +60,33 @@ impl Output {
         };
         Self {
             json,
+            quiet: false,
+            verbose: false,
             out: Palette::new(is_colored(out)),
             err: Palette::new(is_colored(err)),
             out_is_terminal: stdout.is_terminal(),
             columns: terminal_size::terminal_size_of(&stdout).map(|(columns, _)| columns.0.into()),
             err_is_terminal: stderr.is_terminal(),
         }
+    }
+
+    /// The same output with or without notes, and with more or fewer details.
+    pub(crate) fn with_notes(self, has_notes: bool, verbose: bool) -> Self {
+        Self {
+            quiet: !has_notes,
+            verbose,
+            ..self
+        }
+    }
+
+    /// True if the user wants neither notes nor progress.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
+    }
+
+    /// True if the user wants more details.
+    pub(crate) fn is_verbose(self) -> bool {
+        self.verbose
     }
 
     /// Canvas for tables on stdout.
@@ -198,9 +223,9 @@ impl Output {
         Ok(())
     }
 
-    /// Prints a note for the user to stderr; nothing with `--json`.
+    /// Prints a note for the user to stderr; nothing with `--json` and `--quiet`.
     pub(crate) fn note(self, text: impl AsRef<str>) {
-        if !self.json {
+        if !self.json && !self.quiet {
             self.tell(&format!("{}\n", text.as_ref()));
         }
     }

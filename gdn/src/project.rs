@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan_config::Loader;
+use goondan_protocol::control::{OpenWorkspace, WorkspaceInfo};
+use goondan_protocol::ids::ResourceName;
 use goondan_vault::ProjectIdentity;
 
 use crate::exit::Exit;
@@ -19,7 +22,7 @@ pub(crate) fn identity(project_root: &Path) -> ProjectIdentity {
 }
 
 /// Environment files in addition to the project's own.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct EnvFiles {
     /// Additional file with environment variables (can be repeated; the last one wins)
     #[arg(long, value_name = "FILE")]
@@ -39,6 +42,38 @@ impl EnvFiles {
     }
 }
 
+/// Options of a workspace that affect how its project is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProjectChoice {
+    pub(crate) env_files: Vec<PathBuf>,
+    /// The Swarm to run; `None` for the first one.
+    pub(crate) swarm: Option<ResourceName>,
+}
+
+impl ProjectChoice {
+    /// The options of a registered workspace.
+    pub(crate) fn of_workspace(info: &WorkspaceInfo) -> Self {
+        // The first Swarm need not be named, but may be.
+        Self {
+            env_files: info.env_files.clone(),
+            swarm: info.swarm.clone(),
+        }
+    }
+
+    /// The options of a request to open a workspace.
+    pub(crate) fn of_request(open: &OpenWorkspace) -> Self {
+        Self {
+            env_files: open.env_files.clone().unwrap_or_default(),
+            swarm: open.swarm.clone().flatten(),
+        }
+    }
+
+    pub(crate) fn apply<'e>(&self, loader: Loader<'e>) -> Loader<'e> {
+        let loader = loader.with_env_files(&self.env_files);
+        loader.with_swarm(self.swarm.as_ref())
+    }
+}
+
 /// Reason why there is no project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {
@@ -48,6 +83,12 @@ pub(crate) enum ProjectError {
     /// The named directory is not a project.
     #[error("no {PROJECT_FILE} in {}", dir.display())]
     NotAProject { dir: PathBuf },
+    /// Something else has the name of the file.
+    #[error("{} is {what}, not a file", path.display())]
+    NotAFile { path: PathBuf, what: &'static str },
+    /// The directory's path has no place in a text, and all state names it.
+    #[error("the path {} is not UTF-8 text", dir.display())]
+    NotText { dir: PathBuf },
     /// One of the two roots contains the other (`ROOT-1`).
     #[error(
         "the project {} and the state root {} must not contain each other",
@@ -82,6 +123,13 @@ impl From<ProjectError> for Failure {
                 "select the project with `--project DIR`, or create one: `gdn init my-swarm`"
                     .to_owned()
             }
+            ProjectError::NotAFile { .. } => {
+                "move it away, and put the project's configuration there; an example: `gdn init my-swarm`"
+                    .to_owned()
+            }
+            ProjectError::NotText { .. } => {
+                "rename the directory, or choose another one with `--project DIR`".to_owned()
+            }
             ProjectError::NotAProject { dir } => match shell_quoted(&dir.to_string_lossy()) {
                 Some(dir) => format!("create a project in it: `gdn init {dir}`"),
                 None => "create a project: `gdn init my-swarm`".to_owned(),
@@ -104,18 +152,38 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, ProjectError> {
             dir: start.to_owned(),
             source,
         })?;
-    let is_project = |dir: &Path| dir.join(PROJECT_FILE).is_file();
     if named.is_some() {
-        return if is_project(&from) {
-            Ok(from)
-        } else {
-            Err(ProjectError::NotAProject { dir: from })
+        return match is_project(&from)? {
+            true => Ok(from),
+            false => Err(ProjectError::NotAProject { dir: from }),
         };
     }
-    match from.ancestors().find(|dir| is_project(dir)) {
-        Some(root) => Ok(root.to_owned()),
-        None => Err(ProjectError::NoneAbove { from }),
+    for dir in from.ancestors() {
+        if is_project(dir)? {
+            return Ok(dir.to_owned());
+        }
     }
+    Err(ProjectError::NoneAbove { from })
+}
+
+/// True if a directory has the file that makes it a project.
+fn is_project(dir: &Path) -> Result<bool, ProjectError> {
+    let path = dir.join(PROJECT_FILE);
+    let Ok(entry) = path.symlink_metadata() else {
+        return Ok(false);
+    };
+    let what = match path.metadata() {
+        Ok(found) if found.is_file() && dir.to_str().is_none() => {
+            return Err(ProjectError::NotText {
+                dir: dir.to_owned(),
+            });
+        }
+        Ok(found) if found.is_file() => return Ok(true),
+        Ok(found) if found.is_dir() => "a directory",
+        Err(_) if entry.is_symlink() => "a symbolic link that leads nowhere",
+        Ok(_) | Err(_) => "a device, a socket or a pipe",
+    };
+    Err(ProjectError::NotAFile { path, what })
 }
 
 /// Checks that neither root contains the other (`ROOT-1`). The daemon checks this too, but it creates the state root
@@ -139,6 +207,34 @@ pub(crate) fn check_apart(project_root: &Path, state_root: &Path) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn something_else_with_the_files_name_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        let problem = || find(Some(&dir)).unwrap_err().to_string();
+        assert!(problem().starts_with("no goondan.yaml in "));
+        let file = dir.join(PROJECT_FILE);
+        std::fs::create_dir(&file).unwrap();
+        assert!(problem().ends_with("goondan.yaml is a directory, not a file"));
+        std::fs::remove_dir(&file).unwrap();
+        std::os::unix::fs::symlink(&file, &file).unwrap();
+        assert!(problem().contains("a symbolic link that leads nowhere"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[expect(clippy::disallowed_methods, reason = "writes a project")]
+    fn path_that_is_no_text_is_refused() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"p\xff");
+        let dir = temp.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join(PROJECT_FILE), "").unwrap();
+        let refused = find(Some(&dir)).unwrap_err();
+        assert!(matches!(refused, ProjectError::NotText { .. }), "{refused}");
+    }
 
     #[test]
     fn root_1_neither_root_contains_the_other() {

@@ -4,6 +4,12 @@
 //! checks that it describes all of them.
 
 pub const ERROR: &str = "gdn.error/v1";
+/// `gdn` without a command.
+pub const OVERVIEW: &str = "gdn.overview/v1";
+/// `gdn inbox`.
+pub const INBOX: &str = "gdn.inbox/v1";
+/// `gdn inbox show`.
+pub const INBOX_SHOW: &str = "gdn.inbox.show/v1";
 /// `gdn init`.
 pub const INIT: &str = "gdn.init/v1";
 /// `gdn run`.
@@ -16,47 +22,47 @@ pub const SEND_PIECE: &str = "gdn.send.piece/v1";
 pub const PS: &str = "gdn.ps/v1";
 /// Each change that `gdn ps --watch` prints.
 pub const PS_CHANGE: &str = "gdn.ps.change/v1";
-/// `gdn status`.
+/// `gdn daemon status`.
 pub const STATUS: &str = "gdn.status/v1";
 /// `gdn doctor`.
 pub const DOCTOR: &str = "gdn.doctor/v1";
-/// `gdn service install`.
+/// `gdn daemon service install`.
 pub const SERVICE_INSTALL: &str = "gdn.service.install/v1";
-/// `gdn service status`.
+/// `gdn daemon service status`.
 pub const SERVICE_STATUS: &str = "gdn.service.status/v1";
-/// `gdn service remove`.
+/// `gdn daemon service remove`.
 pub const SERVICE_REMOVE: &str = "gdn.service.remove/v1";
-/// `gdn upgrade`.
+/// `gdn daemon upgrade`.
 pub const UPGRADE: &str = "gdn.upgrade/v1";
-/// `gdn upgrade --list`.
+/// `gdn daemon upgrade --list`.
 pub const UPGRADE_LIST: &str = "gdn.upgrade.list/v1";
-/// `gdn upgrade --check`.
+/// `gdn daemon upgrade --check`.
 pub const UPGRADE_CHECK: &str = "gdn.upgrade.check/v1";
-/// `gdn instance list`.
+/// `gdn conversation list`.
 pub const INSTANCE_LIST: &str = "gdn.instance.list/v1";
-/// `gdn instance show`.
+/// `gdn conversation show`.
 pub const INSTANCE_SHOW: &str = "gdn.instance.show/v1";
-/// `gdn instance history`.
+/// `gdn conversation history`.
 pub const INSTANCE_HISTORY: &str = "gdn.instance.history/v1";
-/// `gdn instance history --turns`.
+/// `gdn conversation history --turns`.
 pub const INSTANCE_TURNS: &str = "gdn.instance.turns/v1";
-/// `gdn instance export`.
+/// `gdn conversation export`.
 pub const INSTANCE_EXPORT: &str = "gdn.instance.export/v1";
-/// `gdn instance import`.
+/// `gdn conversation import`.
 pub const INSTANCE_IMPORT: &str = "gdn.instance.import/v1";
-/// `gdn instance delete`.
+/// `gdn conversation delete`.
 pub const INSTANCE_DELETE: &str = "gdn.instance.delete/v1";
-/// `gdn instance checkpoint`.
+/// `gdn conversation checkpoint`.
 pub const INSTANCE_CHECKPOINT: &str = "gdn.instance.checkpoint/v1";
-/// `gdn instance checkpoints`.
+/// `gdn conversation checkpoints`.
 pub const INSTANCE_CHECKPOINTS: &str = "gdn.instance.checkpoints/v1";
-/// `gdn rewind`.
+/// `gdn conversation rewind`.
 pub const REWIND: &str = "gdn.rewind/v1";
-/// `gdn instance prune`.
+/// `gdn conversation prune`.
 pub const INSTANCE_PRUNE: &str = "gdn.instance.prune/v1";
-/// `gdn verify`.
+/// `gdn daemon verify`.
 pub const VERIFY: &str = "gdn.verify/v1";
-/// `gdn cancel`.
+/// `gdn conversation cancel`.
 pub const CANCEL: &str = "gdn.cancel/v1";
 /// `gdn event list`.
 pub const EVENT_LIST: &str = "gdn.event.list/v1";
@@ -70,37 +76,41 @@ pub const EVENT_PAUSE: &str = "gdn.event.pause/v1";
 pub const EVENT_RESUME: &str = "gdn.event.resume/v1";
 /// `gdn event move`.
 pub const EVENT_MOVE: &str = "gdn.event.move/v1";
-/// `gdn question list`.
+/// `gdn inbox question list`.
 pub const QUESTION_LIST: &str = "gdn.question.list/v1";
-/// `gdn question show`.
+/// `gdn inbox question show`.
 pub const QUESTION_SHOW: &str = "gdn.question.show/v1";
-/// `gdn question answer`.
+/// `gdn inbox question answer`.
 pub const QUESTION_ANSWER: &str = "gdn.question.answer/v1";
-/// `gdn question decline`.
+/// `gdn inbox question decline`.
 pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
-/// `gdn approvals`.
+/// `gdn inbox approvals`.
 pub const APPROVALS: &str = "gdn.approvals/v1";
-/// `gdn approvals ID`.
+/// `gdn inbox approvals ID`.
 pub const APPROVALS_SHOW: &str = "gdn.approvals.show/v1";
-/// `gdn approve`.
+/// `gdn inbox approve`.
 pub const APPROVE: &str = "gdn.approve/v1";
-/// `gdn deny`.
+/// `gdn inbox deny`.
 pub const DENY: &str = "gdn.deny/v1";
-/// `gdn calls`.
+/// `gdn inbox calls`.
 pub const CALLS: &str = "gdn.calls/v1";
-/// `gdn settle`.
+/// `gdn inbox settle`.
 pub const SETTLE: &str = "gdn.settle/v1";
-/// `gdn schedule list`.
+/// `gdn event inject`.
+pub const EVENT_INJECT: &str = "gdn.event.inject/v1";
+/// `gdn event schedule move`.
+pub const SCHEDULE_MOVE: &str = "gdn.schedule.move/v1";
+/// `gdn event schedule list`.
 pub const SCHEDULE_LIST: &str = "gdn.schedule.list/v1";
-/// `gdn schedule remove`.
+/// `gdn event schedule remove`.
 pub const SCHEDULE_REMOVE: &str = "gdn.schedule.remove/v1";
-/// `gdn sandbox prepare`.
+/// `gdn proposal sandbox prepare`.
 pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
-/// `gdn sandbox list`.
+/// `gdn proposal sandbox list`.
 pub const SANDBOX_LIST: &str = "gdn.sandbox.list/v1";
-/// `gdn sandbox show`.
+/// `gdn proposal sandbox show`.
 pub const SANDBOX_SHOW: &str = "gdn.sandbox.show/v1";
-/// `gdn sandbox remove`.
+/// `gdn proposal sandbox remove`.
 pub const SANDBOX_REMOVE: &str = "gdn.sandbox.remove/v1";
 /// `gdn proposal create`.
 pub const PROPOSAL_CREATE: &str = "gdn.proposal.create/v1";
@@ -126,25 +136,25 @@ pub const PROPOSAL_UNCOMMENT: &str = "gdn.proposal.uncomment/v1";
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
 pub const PROPOSAL_REVERT: &str = "gdn.proposal.revert/v1";
-/// `gdn bundle status`.
+/// `gdn conversation bundle status`.
 pub const BUNDLE_STATUS: &str = "gdn.bundle.status/v1";
-/// `gdn bundle log`.
+/// `gdn conversation bundle log`.
 pub const BUNDLE_LOG: &str = "gdn.bundle.log/v1";
-/// `gdn bundle show`.
+/// `gdn conversation bundle show`.
 pub const BUNDLE_SHOW: &str = "gdn.bundle.show/v1";
-/// `gdn bundle diff`.
+/// `gdn conversation bundle diff`.
 pub const BUNDLE_DIFF: &str = "gdn.bundle.diff/v1";
-/// `gdn bundle blame`.
+/// `gdn conversation bundle blame`.
 pub const BUNDLE_BLAME: &str = "gdn.bundle.blame/v1";
-/// `gdn bundle rehearse`.
+/// `gdn conversation bundle rehearse`.
 pub const BUNDLE_REHEARSE: &str = "gdn.bundle.rehearse/v1";
-/// `gdn bundle approve`.
+/// `gdn conversation bundle approve`.
 pub const BUNDLE_APPROVE: &str = "gdn.bundle.approve/v1";
-/// `gdn bundle reject`.
+/// `gdn conversation bundle reject`.
 pub const BUNDLE_REJECT: &str = "gdn.bundle.reject/v1";
-/// `gdn bundle revert`.
+/// `gdn conversation bundle revert`.
 pub const BUNDLE_REVERT: &str = "gdn.bundle.revert/v1";
-/// `gdn bundle pin`.
+/// `gdn conversation bundle pin`.
 pub const BUNDLE_PIN: &str = "gdn.bundle.pin/v1";
 /// `gdn task new`, and commands that change the state of a task: `start`, `pause`, `resume`, `cancel`, `provide`,
 /// `answer`, `approve`, `rework`, `budget` and `import`.
@@ -203,61 +213,71 @@ pub const PACKAGE_PRUNE: &str = "gdn.package.prune/v1";
 pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.
 pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
-/// `gdn permission allow`.
+/// `gdn workspace permission allow`.
 pub const PERMISSION_ALLOW: &str = "gdn.permission.allow/v1";
-/// `gdn permission deny`.
+/// `gdn workspace permission deny`.
 pub const PERMISSION_DENY: &str = "gdn.permission.deny/v1";
-/// `gdn permission list`.
+/// `gdn workspace permission list`.
 pub const PERMISSION_LIST: &str = "gdn.permission.list/v1";
-/// First output of `gdn oauth login`: the next step for the user.
+/// First output of `gdn secret oauth login`: the next step for the user.
 pub const OAUTH_LOGIN: &str = "gdn.oauth.login/v1";
-/// `gdn oauth list`.
+/// `gdn secret oauth list`.
 pub const OAUTH_LIST: &str = "gdn.oauth.list/v1";
-/// `gdn oauth show`, `refresh` and, at its end, `login`.
+/// `gdn secret oauth show`, `refresh` and, at its end, `login`.
 pub const OAUTH_SHOW: &str = "gdn.oauth.show/v1";
-/// `gdn oauth revoke`.
+/// `gdn secret oauth revoke`.
 pub const OAUTH_REVOKE: &str = "gdn.oauth.revoke/v1";
-/// `gdn node list`.
+/// `gdn daemon node list`.
 pub const NODE_LIST: &str = "gdn.node.list/v1";
-/// `gdn node move`, and each workspace that `gdn node drain` moves.
+/// `gdn daemon node move`, and each workspace that `gdn daemon node drain` moves.
 pub const NODE_MOVE: &str = "gdn.node.move/v1";
-/// `gdn node drain`.
+/// `gdn daemon node drain`.
 pub const NODE_DRAIN: &str = "gdn.node.drain/v1";
-/// `gdn node leave`.
+/// `gdn daemon node leave`.
 pub const NODE_LEAVE: &str = "gdn.node.leave/v1";
 /// `gdn workspace list`.
 pub const WORKSPACE_LIST: &str = "gdn.workspace.list/v1";
 /// `gdn workspace close` and `gdn stop`.
 pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
-/// `gdn forget`.
+/// `gdn workspace forget`.
 pub const FORGET: &str = "gdn.forget/v1";
-/// `gdn trace`.
+/// `gdn event trace`.
 pub const TRACE: &str = "gdn.trace/v1";
-/// Each update that `gdn watch` prints.
+/// `gdn incident export`.
+pub const INCIDENT_EXPORT: &str = "gdn.incident.export/v1";
+/// `gdn incident replay`.
+pub const INCIDENT_REPLAY: &str = "gdn.incident.replay/v1";
+/// `gdn incident test`.
+pub const INCIDENT_TEST: &str = "gdn.incident.test/v1";
+/// Each update that `gdn workspace watch` prints.
 pub const WATCH: &str = "gdn.watch/v1";
 /// `gdn top --once`.
 pub const TOP: &str = "gdn.top/v1";
 /// `gdn usage`.
 pub const USAGE: &str = "gdn.usage/v1";
-/// `gdn audit`.
+/// `gdn daemon audit`.
 pub const AUDIT: &str = "gdn.audit/v1";
 /// `gdn restart`.
 pub const RESTART: &str = "gdn.restart/v1";
-/// `gdn reload`.
+/// `gdn config reload`.
 pub const RELOAD: &str = "gdn.reload/v1";
-/// `gdn shutdown`.
+/// `gdn daemon shutdown`.
 pub const SHUTDOWN: &str = "gdn.shutdown/v1";
 /// `gdn validate`.
 pub const VALIDATE: &str = "gdn.validate/v1";
-/// `gdn migrate`.
+/// `gdn config migrate`.
 pub const MIGRATE: &str = "gdn.migrate/v1";
+/// `gdn config import`.
+pub const IMPORT: &str = "gdn.import/v1";
+/// `gdn config types`.
+pub const TYPES: &str = "gdn.types/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 /// `gdn config expand`.
 pub const CONFIG_EXPAND: &str = "gdn.config.expand/v1";
 /// `gdn studio`, one for each address.
 pub const STUDIO: &str = "gdn.studio/v1";
-/// `gdn metrics`.
+/// `gdn daemon metrics`.
 pub const METRICS: &str = "gdn.metrics/v1";
 /// `gdn demo`.
 pub const DEMO: &str = "gdn.demo/v1";
@@ -268,6 +288,9 @@ pub const DEMO_NODES: &str = "gdn.demo.nodes/v1";
 
 pub const ALL: &[&str] = &[
     ERROR,
+    OVERVIEW,
+    INBOX,
+    INBOX_SHOW,
     INIT,
     RUN,
     SEND,
@@ -375,6 +398,9 @@ pub const ALL: &[&str] = &[
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,
+    INCIDENT_EXPORT,
+    INCIDENT_REPLAY,
+    INCIDENT_TEST,
     WATCH,
     TOP,
     USAGE,
@@ -384,6 +410,8 @@ pub const ALL: &[&str] = &[
     SHUTDOWN,
     VALIDATE,
     MIGRATE,
+    IMPORT,
+    TYPES,
     CONFIG_SHOW,
     CONFIG_EXPAND,
     STUDIO,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use goondan_core::WorkspaceSettings;
+use goondan_protocol::ids::ResourceName;
 use goondan_store::root::{DEFAULT_DIR_NAME, STATE_ROOT_VAR};
 
 /// The goondan daemon: supervises agents and connectors.
@@ -35,6 +36,17 @@ pub(crate) struct Args {
     /// Take that project's environment variables from no such files any more
     #[arg(long, requires = "open", conflicts_with = "env_file")]
     pub(crate) no_env_file: bool,
+    /// Run this Swarm of that project; remembered
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "open",
+        conflicts_with = "first_swarm"
+    )]
+    pub(crate) swarm: Option<ResourceName>,
+    /// Run that project's first Swarm; remembered
+    #[arg(long, requires = "open")]
+    pub(crate) first_swarm: bool,
     /// Do not run a project's last known good configuration when its own is not valid
     #[arg(long)]
     pub(crate) strict: bool,
@@ -51,6 +63,7 @@ impl Args {
             watch: (self.watch || self.no_watch).then_some(self.watch),
             env_files: (self.no_env_file || !self.env_file.is_empty())
                 .then(|| self.env_file.iter().map(absolute).collect()),
+            swarm: (self.first_swarm || self.swarm.is_some()).then(|| self.swarm.clone()),
         }
     }
 

@@ -106,20 +106,6 @@ pub(crate) const LOG_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Log lines a following client may be behind. Older ones are dropped for it and counted.
 pub(crate) const LOG_FOLLOW_LINES: usize = 4_096;
 
-/// Shortest value of a configuration that is masked where it turns up, in bytes (`SEC-2`). A shorter
-/// one is found in too much that has nothing to do with it.
-pub(crate) const MASKED_VALUE_BYTES_MIN: usize = 6;
-/// Shortest line of a value of several lines that is masked where it turns up on its own, in bytes (`SEC-2`).
-/// Shorter ones are brackets and names.
-pub(crate) const MASKED_LINE_BYTES_MIN: usize = 16;
-/// Pieces in which a value is looked for that may be longer than what can be kept of a log line, in bytes
-/// (`SEC-2`). Of a value cut in two, less than this is left at the cut.
-pub(crate) const MASKED_PIECE_BYTES: usize = 64;
-/// Maximum number of bytes at the end of a task program's output that are held back, because a
-/// secret value may begin there (`SEC-2`). Including replacements for values, an output message
-/// stays below twice its size.
-pub(crate) const MASKED_BEGINNING_BYTES_MAX: usize = 32 * 1024;
-
 /// Timeout of git's check of a patch, in milliseconds, in addition to [`GIT_TIMEOUT_MS_PER_MIB`]. A
 /// patch whose check takes longer is not accepted.
 pub(crate) const GIT_TIMEOUT_MS: u64 = 60_000;

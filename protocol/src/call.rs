@@ -215,6 +215,9 @@ pub struct CallError {
     /// True if the failure affects all models of the endpoint: it is unreachable, silent or broken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub endpoint_down: bool,
+    /// True if calls fail in the same way until a person changes the configuration or the account.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lasting: bool,
 }
 
 /// A remote server's verdict on an access token (RFC 6750, 3.1).
@@ -248,6 +251,16 @@ impl CallError {
             token: None,
             outcome_unknown: false,
             endpoint_down: false,
+            lasting: false,
+        }
+    }
+
+    /// Marks the failure as one that only a person can end.
+    #[must_use]
+    pub fn until_a_person_acts(self) -> Self {
+        Self {
+            lasting: true,
+            ..self
         }
     }
 

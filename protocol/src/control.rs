@@ -106,7 +106,7 @@ pub use permission::{
 };
 pub use process::{
     AchievedConfinement, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey,
-    ProcessState, ProcessesPage, Readiness, WatchProcesses,
+    ProcessState, ProcessesPage, Readiness, SandboxRefusals, WatchProcesses,
 };
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CommentChange, CommentProposal, CommentState,
@@ -131,7 +131,8 @@ pub use sandbox::{
     SandboxFile, SandboxInfo, SandboxRef, SandboxesPage, ShowSandbox, UncopiedPath,
 };
 pub use schedule::{
-    ListSchedules, RemoveSchedule, ScheduleInfo, SchedulePlace, ScheduleRemoved, SchedulesPage,
+    CreateSchedule, ListSchedules, MoveSchedule, RemoveSchedule, ScheduleInfo, ScheduleKept,
+    SchedulePlace, ScheduleRemoved, SchedulesPage,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
@@ -161,7 +162,7 @@ pub use wire::{
 };
 pub use workspace::{
     AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
-    FileWatchMode, ListWorkspaces, OpenWorkspace, ReadAudit, Reload, ReloadResult,
+    FileWatchMode, ListWorkspaces, ModelFailures, OpenWorkspace, ReadAudit, Reload, ReloadResult,
     ReplicationStall, Restart, RestartResult, UnhealthyProcess, WorkspaceInfo, WorkspaceProblem,
     WorkspaceReload, WorkspacesPage,
 };
@@ -279,8 +280,12 @@ methods! {
     ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
     /// Marks one of them as resolved by a person. Only a person may.
     SettleCall = "call.settle" -> CallSettled;
-    /// Lists the schedules that agents created for their conversations.
+    /// Lists the inputs of conversations that become due later.
     ListSchedules = "schedule.list" -> SchedulesPage;
+    /// Creates one. Only a person may.
+    CreateSchedule = "schedule.create" -> ScheduleKept;
+    /// Moves one to another time. Only a person may.
+    MoveSchedule = "schedule.move" -> ScheduleKept;
     /// Removes one of them. Only a person may.
     RemoveSchedule = "schedule.remove" -> ScheduleRemoved;
     /// The instances of a workspace.

@@ -527,6 +527,9 @@ pub struct ConnectorAssignment {
     /// Proxy socket of its programs, if they may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
+    /// Directory in which its server's runner keeps downloaded packages, if it may download some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_cache: Option<PathBuf>,
     /// Sockets of the programs that it lets out, if it is the egress; empty for all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<EgressDoor>,

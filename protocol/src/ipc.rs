@@ -81,6 +81,9 @@ pub const START_MODULES: &str = "--start-modules";
 /// ([`crate::rehearsal`]).
 pub const REHEARSE: &str = "--rehearse";
 
+/// Argument of the agent binary that replays the turns of incidents ([`crate::replay`]).
+pub const REPLAY: &str = "--replay";
+
 macro_rules! messages {
     (
         $(#[$enum_doc:meta])*

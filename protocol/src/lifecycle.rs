@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::JsonObject;
 use crate::ids::{
     AgentName, ApprovalId, ChangesetId, ConnectionName, EventId, InstanceKey, QuestionId,
-    ResourceName, RevisionId, RunId, ToolCallId, TurnId, WorkerId,
+    ResourceName, RevisionId, RunId, ScheduleId, ToolCallId, TurnId, WorkerId,
 };
+use crate::schedule::ScheduleChange;
 use crate::task::{TaskId, TaskStatus};
 use crate::time::Timestamp;
 
@@ -308,6 +309,16 @@ pub enum LifecycleEvent {
         /// The event.
         event_id: EventId,
     },
+    /// An input that becomes due later was created, moved or removed, or has been sent.
+    #[serde(rename = "schedule.changed")]
+    ScheduleChanged {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// The schedule.
+        schedule_id: ScheduleId,
+        /// The change.
+        change: ScheduleChange,
+    },
     /// A turn was handed to its process.
     #[serde(rename = "turn.started")]
     TurnStarted {
@@ -538,6 +549,7 @@ impl LifecycleEvent {
             | Self::EventPaused { instance_key, .. }
             | Self::EventResumed { instance_key, .. }
             | Self::EventMoved { instance_key, .. }
+            | Self::ScheduleChanged { instance_key, .. }
             | Self::TurnStarted { instance_key, .. }
             | Self::TurnCommitted { instance_key, .. }
             | Self::ApprovalAsked { instance_key, .. }

@@ -77,7 +77,7 @@ pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
 /// largest frame.
 pub const MAX_SCHEDULES_PAGE: usize = 100;
 
-/// Longest text that an agent can schedule as an input, in bytes.
+/// Longest text of a scheduled input, in bytes.
 pub const MAX_SCHEDULED_INPUT_BYTES: usize = 8 * 1024;
 
 /// Longest delay of a schedule with a single occurrence, in seconds: about five years.
@@ -127,8 +127,11 @@ pub const MAX_SECRET_KEYS: usize = 64;
 /// Largest number of secrets in the store.
 pub const MAX_SECRETS: usize = 256;
 
-/// Largest number of files or connections that a person's permission covers.
+/// Largest number of files, connections or commands that a person's permission covers.
 pub const MAX_PERMISSION_COVERS: usize = 512;
+
+/// Longest description of a command that a person's permission covers, in bytes.
+pub const MAX_COMMAND_COVER_BYTES: usize = 1024;
 
 /// Longest event, turn, step, message or tool-call id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;

@@ -37,6 +37,17 @@ pub const DEVICE: &str = "device";
 /// returns a [`Reply`] of [`OAuthClient`].
 pub const REGISTER: &str = "register";
 
+/// Fields of stored documents of tokens and logins whose values are secret.
+pub const SECRET_FIELDS: [&str; 7] = [
+    "accessToken",
+    "refreshToken",
+    "clientSecret",
+    "codeVerifier",
+    "state",
+    "deviceCode",
+    "code",
+];
+
 /// Prefix of the placeholder that a configuration holds until a process starts with the token.
 const PLACEHOLDER: &str = "goondan-oauth:";
 

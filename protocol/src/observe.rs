@@ -207,6 +207,10 @@ pub struct RuntimeEvent {
     /// For a failed tool call: true if it was interrupted and its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome_unknown: bool,
+    /// Access that the sandbox seems to have refused to a tool call's program, at its end, with the
+    /// setting that allows it (`SEC-10`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
     /// A short text: the beginning of the input, arguments or result, or the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -245,6 +249,7 @@ impl RuntimeEvent {
             response: None,
             sandbox: None,
             outcome_unknown: false,
+            refusal: None,
             detail: None,
         }
     }
@@ -308,15 +313,28 @@ impl Default for ObservationBounds {
 /// Longest `detail`, in characters; longer texts are truncated.
 pub const MAX_DETAIL_CHARS: usize = 200;
 
+/// Longest `refusal`, in characters; longer texts are truncated. It names a path and a setting.
+pub const MAX_REFUSAL_CHARS: usize = 600;
+
 /// Shortens a text to a `detail`: one line of at most [`MAX_DETAIL_CHARS`] characters.
 #[must_use]
 pub fn detail_of(text: &str) -> String {
+    shortened(text, MAX_DETAIL_CHARS)
+}
+
+/// Shortens a text to a `refusal`: one line of at most [`MAX_REFUSAL_CHARS`] characters.
+#[must_use]
+pub fn refusal_of(text: &str) -> String {
+    shortened(text, MAX_REFUSAL_CHARS)
+}
+
+fn shortened(text: &str, max_chars: usize) -> String {
     let mut out: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MAX_DETAIL_CHARS)
+        .take(max_chars)
         .collect();
-    if text.chars().nth(MAX_DETAIL_CHARS).is_some() {
+    if text.chars().nth(max_chars).is_some() {
         out.push('…');
     }
     out

@@ -1,4 +1,4 @@
-//! Schedules that agents create for their own conversations.
+//! Schedules: inputs of a conversation that become due later, created by its agent or a person.
 //!
 //! Each occurrence of a schedule is an input of its conversation. The rules of occurrences and of
 //! missed ones are those of the connector `cron`.
@@ -119,6 +119,33 @@ impl ScheduleCatchUp {
     }
 }
 
+/// Change of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleChange {
+    /// It was created.
+    Created,
+    /// It has another time.
+    Moved,
+    /// It was removed before its last occurrence.
+    Removed,
+    /// An occurrence became an input of the conversation.
+    Sent,
+}
+
+impl ScheduleChange {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Moved => "moved",
+            Self::Removed => "removed",
+            Self::Sent => "sent",
+        }
+    }
+}
+
 /// Origin of an input that a schedule submits, in its metadata under [`SCHEDULE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,7 +156,7 @@ pub struct ScheduledInput {
     pub scheduled_at: Timestamp,
     /// True if the occurrence was missed and caught up.
     pub is_late: bool,
-    /// Time at which the agent created the schedule.
+    /// Time at which the schedule was created.
     pub created_at: Timestamp,
     /// The connection whose event the agent answered when it created the schedule. The other
     /// metadata is of that event, so that tools find their way back to the same chat.

@@ -7,7 +7,7 @@
 //! variant's fields.
 //!
 //! * `action`: declaration and planning of actions.
-//! * `formatted_text`, `split`, `text`: conversion of texts to messages.
+//! * `formatted_text`, `html`, `split`, `text`: conversion of texts to messages.
 //! * The others: one service each.
 
 mod action;
@@ -16,7 +16,9 @@ mod email;
 mod formatted_text;
 mod github;
 mod gitlab;
+mod html;
 mod http;
+mod matrix;
 mod mcp;
 mod slack;
 mod split;
@@ -35,6 +37,7 @@ pub use formatted_text::{FormattedRange, TextFormat};
 pub use github::{GITHUB, GitHub, PullRequest};
 pub use gitlab::{GITLAB, GitLab, StateChange};
 pub use http::{FetchResult, HTTP, Http};
+pub use matrix::{MATRIX, MATRIX_MESSAGES_MAX, Matrix, MatrixText};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{
     OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, Slack, SlackFormat,
@@ -46,7 +49,9 @@ pub use telegram::{OlderTelegramParameters, TELEGRAM, Telegram};
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
 /// All services.
-pub const SERVICES: &[ServiceSpec] = &[DISCORD, EMAIL, GITHUB, GITLAB, HTTP, MCP, SLACK, TELEGRAM];
+pub const SERVICES: &[ServiceSpec] = &[
+    DISCORD, EMAIL, GITHUB, GITLAB, HTTP, MATRIX, MCP, SLACK, TELEGRAM,
+];
 
 /// Schema of the path of a file that an action sends or writes.
 fn path_schema(verb: &str) -> Value {

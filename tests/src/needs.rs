@@ -98,6 +98,24 @@ pub fn grammy() -> Option<PathBuf> {
     place.filter(|_| program("node"))
 }
 
+/// Variable with the directory of a Python virtual environment in which the package
+/// `matrix-synapse` is installed.
+pub const SYNAPSE_VAR: &str = "GOONDAN_TEST_SYNAPSE";
+
+/// The Python interpreter that runs Synapse, which is optional even in CI; if it is missing, the
+/// calling test is listed as skipped.
+#[must_use]
+pub fn synapse() -> Option<PathBuf> {
+    let place = std::env::var_os(SYNAPSE_VAR).map(PathBuf::from);
+    let place = place.filter(|place| place.join("bin/synapse_homeserver").is_file());
+    if place.is_none() {
+        note_left_out(&format!(
+            "{SYNAPSE_VAR} names no virtual environment with the package matrix-synapse"
+        ));
+    }
+    place.map(|place| place.join("bin/python"))
+}
+
 /// Path of Dovecot, which is not in the `PATH` of all users; if it is missing, the calling test is
 /// listed as skipped.
 ///

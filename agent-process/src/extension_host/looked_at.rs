@@ -81,6 +81,7 @@ pub(super) fn return_of(
         InvocationScope::Call { result: came, .. } => {
             let has_failed = came.as_ref().is_some_and(|came| came.has_failed);
             let is_unknown = came.as_ref().is_some_and(|came| came.is_unknown);
+            let refusal = came.as_ref().and_then(|came| came.refusal.clone());
             let returned = result.and_then(|result| {
                 Some(ToolOutcome {
                     text: result.text?,
@@ -88,6 +89,7 @@ pub(super) fn return_of(
                     images: came.iter().flat_map(|came| came.images.clone()).collect(),
                     has_failed,
                     is_unknown,
+                    refusal,
                 })
             });
             MiddlewareReturn::Call(returned.or(came).unwrap_or_else(|| {

@@ -269,6 +269,7 @@ impl Agent {
                 spent: ReplyCost::default(),
                 response: None,
                 outcome_unknown: false,
+                refusal: None,
                 detail: Some(missing),
             };
             self.observe(warning, trace).await?;

@@ -88,7 +88,11 @@ pub(super) fn play<T: Tools>(side: &RehearsalSide<'_, T>, turn: &RecordedTurn<'_
     part
 }
 
-fn engine_of<T: Tools>(side: &RehearsalSide<'_, T>, turn: &RecordedTurn<'_>) -> Option<Engine<T>> {
+/// The engine at the beginning of the turn; `None` if an extension cannot be used.
+pub(crate) fn engine_of<T: Tools>(
+    side: &RehearsalSide<'_, T>,
+    turn: &RecordedTurn<'_>,
+) -> Option<Engine<T>> {
     let is_built_in = |it: &&ExtensionDefinition| match it.source {
         ExtensionSource::Builtin { .. } => true,
         ExtensionSource::Module { .. } => false,
@@ -122,7 +126,7 @@ fn now() -> Timestamp {
 }
 
 /// Creates an event from a recorded message.
-fn event_of(message: &Message) -> Option<AgentEvent> {
+pub(crate) fn event_of(message: &Message) -> Option<AgentEvent> {
     let note = |name: &str| message.metadata.get(name).and_then(|note| note.as_str());
     let (id, header) = (note("eventId"), note(HEADER));
     let text = message.data.content.to_text();
@@ -288,6 +292,7 @@ fn run_tool<T: Tools>(
         images: result.images,
         has_failed: false,
         is_unknown: false,
+        refusal: None,
     };
     inputs.push_back(TurnEngineInput::ToolFinished { key, outcome });
     None

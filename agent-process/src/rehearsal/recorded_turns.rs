@@ -7,17 +7,17 @@ use goondan_protocol::message::{Message, MessageSource, ToolResult};
 const FIRST: &str = ":u";
 
 #[derive(Debug)]
-pub(super) struct RecordedTurn<'m> {
-    pub(super) id: TurnId,
+pub(crate) struct RecordedTurn<'m> {
+    pub(crate) id: TurnId,
     /// The conversation before it.
-    pub(super) history: &'m [Message],
-    pub(super) first: &'m Message,
+    pub(crate) history: &'m [Message],
+    pub(crate) first: &'m Message,
     /// The records after the first message.
     rest: &'m [Message],
 }
 
 /// The latest turns, oldest first.
-pub(super) fn latest_turns(messages: &[Message], count: u32) -> Vec<RecordedTurn<'_>> {
+pub(crate) fn latest_turns(messages: &[Message], count: u32) -> Vec<RecordedTurn<'_>> {
     let begins = messages.iter().enumerate().filter_map(|(at, message)| {
         let is_input = matches!(message.source, MessageSource::User { .. });
         let id = message.id.as_str().strip_suffix(FIRST)?;
@@ -40,6 +40,35 @@ pub(super) fn latest_turns(messages: &[Message], count: u32) -> Vec<RecordedTurn
 }
 
 impl<'m> RecordedTurn<'m> {
+    /// The turn of `count` messages from `first` on; `None` if there are not as many.
+    pub(crate) fn at(
+        messages: &'m [Message],
+        id: TurnId,
+        (first, count): (usize, usize),
+    ) -> Option<Self> {
+        let end = first.checked_add(count)?;
+        Some(Self {
+            id,
+            history: messages.get(..first)?,
+            first: messages.get(first)?,
+            rest: messages.get(first + 1..end)?,
+        })
+    }
+
+    /// The messages after the first one.
+    pub(crate) fn rest(&self) -> &'m [Message] {
+        self.rest
+    }
+
+    /// The summary that the model wrote.
+    pub(crate) fn summary(&self) -> Option<&'m Message> {
+        let is_summary = |message: &&Message| {
+            let step_id = message.step_id();
+            step_id.is_some_and(|step_id| step_id.summarized(&self.id).is_some())
+        };
+        self.rest.iter().find(is_summary)
+    }
+
     /// Number of the step that a reply belongs to.
     fn step_of(&self, message: &Message) -> Option<u32> {
         let number = message.step_id()?.as_str();
@@ -49,19 +78,19 @@ impl<'m> RecordedTurn<'m> {
     }
 
     /// The model's reply in a step.
-    pub(super) fn reply(&self, step: u32) -> Option<&'m Message> {
+    pub(crate) fn reply(&self, step: u32) -> Option<&'m Message> {
         let mut rest = self.rest.iter();
         rest.find(|message| self.step_of(message) == Some(step))
     }
 
     /// True if this reply ended the turn: it calls no tool, and no reply follows.
-    pub(super) fn is_last(&self, step: u32) -> bool {
+    pub(crate) fn is_last(&self, step: u32) -> bool {
         let calls = |reply: &Message| !reply.data.content.tool_calls().is_empty();
         let is_end = self.reply(step).is_some_and(|reply| !calls(reply));
         is_end && self.reply(step.saturating_add(1)).is_none()
     }
 
-    pub(super) fn result(&self, call: &ToolCallId) -> Option<ToolResult> {
+    pub(crate) fn result(&self, call: &ToolCallId) -> Option<ToolResult> {
         let mut results = self
             .rest
             .iter()
@@ -71,7 +100,7 @@ impl<'m> RecordedTurn<'m> {
 
     /// Answers of other agents that were taken in after the reply `after` and before the next one;
     /// before the first reply if `after` is 0.
-    pub(super) fn answers(&self, after: u32) -> impl Iterator<Item = &'m Message> {
+    pub(crate) fn answers(&self, after: u32) -> impl Iterator<Item = &'m Message> {
         let place = |step: u32| {
             let mut rest = self.rest.iter();
             rest.position(|message| self.step_of(message) == Some(step))

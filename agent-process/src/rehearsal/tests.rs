@@ -19,7 +19,7 @@ use crate::tool_call::{CallRejection, ToolRules};
 
 /// Tools, each with its name, its required argument, and the approval of its calls.
 #[derive(Clone)]
-struct FixedTools(Vec<(&'static str, &'static str, Approve)>);
+pub(crate) struct FixedTools(pub(crate) Vec<(&'static str, &'static str, Approve)>);
 
 impl FixedTools {
     fn approve(&self, name: &str) -> Approve {
@@ -75,7 +75,7 @@ impl Tools for FixedTools {
     }
 }
 
-fn agent(prompt: &str, extensions: &Value) -> AgentDefinition {
+pub(crate) fn agent(prompt: &str, extensions: &Value) -> AgentDefinition {
     serde_json::from_value(json!({
         "name": "clerk",
         "systemPrompt": prompt,
@@ -89,21 +89,21 @@ fn agent(prompt: &str, extensions: &Value) -> AgentDefinition {
     .unwrap()
 }
 
-fn at() -> Timestamp {
+pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_millis(0)
 }
 
-fn user(turn: &str, text: &str) -> Message {
+pub(crate) fn user(turn: &str, text: &str) -> Message {
     Message::user(format!("{turn}:u").parse().unwrap(), at(), text)
 }
 
-fn reply(turn: &str, step: u32, text: &str, calls: &[ToolCall]) -> Message {
+pub(crate) fn reply(turn: &str, step: u32, text: &str, calls: &[ToolCall]) -> Message {
     let step_id = StepId::of_turn(&turn.parse().unwrap(), step);
     let id = format!("{step_id}:a").parse().unwrap();
     Message::assistant(id, at(), step_id, MessageContent::assistant(text, calls))
 }
 
-fn call(id: &str, tool: &str, input: Value) -> ToolCall {
+pub(crate) fn call(id: &str, tool: &str, input: Value) -> ToolCall {
     ToolCall {
         id: id.parse().unwrap(),
         tool_name: tool.to_owned(),
@@ -111,7 +111,7 @@ fn call(id: &str, tool: &str, input: Value) -> ToolCall {
     }
 }
 
-fn result(turn: &str, step: u32, call: &ToolCall, text: &str) -> Message {
+pub(crate) fn result(turn: &str, step: u32, call: &ToolCall, text: &str) -> Message {
     let result = ToolResult {
         tool_call_id: call.id.clone(),
         tool_name: call.tool_name.clone(),
@@ -124,7 +124,7 @@ fn result(turn: &str, step: u32, call: &ToolCall, text: &str) -> Message {
 }
 
 /// `t1` is a plain answer; `t2` reads a file, writes another, and then answers.
-fn recorded() -> Vec<Message> {
+pub(crate) fn recorded() -> Vec<Message> {
     let look = call("c1", "look", json!({"path": "a"}));
     let write = call("c2", "write", json!({"path": "b"}));
     vec![
@@ -139,8 +139,8 @@ fn recorded() -> Vec<Message> {
     ]
 }
 
-const LOOK: (&str, &str, Approve) = ("look", "path", Approve::Always);
-const WRITE: (&str, &str, Approve) = ("write", "path", Approve::Always);
+pub(crate) const LOOK: (&str, &str, Approve) = ("look", "path", Approve::Always);
+pub(crate) const WRITE: (&str, &str, Approve) = ("write", "path", Approve::Always);
 
 fn play(
     before: (&AgentDefinition, &[(&'static str, &'static str, Approve)]),

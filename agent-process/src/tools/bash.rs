@@ -93,6 +93,7 @@ async fn exec(places: &Arc<ToolRoots>, call: &ToolInvocation) -> Result<ToolOutc
         images: Vec::new(),
         has_failed: ended.status.is_some_and(|status| !status.success()),
         is_unknown: false,
+        refusal: None,
     };
     Ok(explained(outcome, &places.surroundings))
 }

@@ -177,6 +177,7 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
     match denial {
         None => outcome,
         Some(denial) => {
+            let refusal = Some(denial.trim_end().to_owned());
             let mut text = outcome.text;
             if !text.ends_with('\n') {
                 text.push('\n');
@@ -188,7 +189,11 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
             if let Some(of_package) = denial_of_packages(&surroundings.packages) {
                 text.push_str(&of_package);
             }
-            ToolOutcome { text, ..outcome }
+            ToolOutcome {
+                text,
+                refusal,
+                ..outcome
+            }
         }
     }
 }

@@ -20,6 +20,9 @@ use super::host::HostProgram;
 /// The host program of Python modules, as an argument of the interpreter.
 const PYTHON_HOST: &str = include_str!("host/host.py");
 
+/// The module `goondan` that Python modules can import, as an argument of [`PYTHON_HOST`].
+const PYTHON_HELPER: &str = include_str!("host/goondan.py");
+
 /// Time limit for node to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -93,7 +96,7 @@ impl Runtimes {
             let mut command = vec![program.into_os_string()];
             command.extend(runtime.host_arguments(version).iter().map(OsString::from));
             let name = if *runtime == Runtime::Python {
-                command.extend([PYTHON_HOST.into(), path.into()]);
+                command.extend([PYTHON_HOST.into(), path.into(), PYTHON_HELPER.into()]);
                 entry.display().to_string()
             } else {
                 command.push(script.into());

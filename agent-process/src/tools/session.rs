@@ -311,6 +311,7 @@ impl ShellSession {
             images: Vec::new(),
             has_failed: exit_code != "0",
             is_unknown: false,
+            refusal: None,
         }
     }
 

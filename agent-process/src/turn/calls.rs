@@ -5,7 +5,7 @@ mod slot;
 
 use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
-use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of, refusal_of};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::ReplyCost;
 
@@ -179,6 +179,7 @@ impl Calls {
                 spent: ReplyCost::default(),
                 response: None,
                 outcome_unknown: outcome.is_unknown && outcome.is_error,
+                refusal: outcome.refusal.as_deref().map(refusal_of),
                 detail: Some(detail_of(&outcome.text)),
             }));
         }

@@ -147,6 +147,8 @@ pub struct Observation {
     pub response: Option<ModelResponse>,
     /// True for a failed call that may or may not have had its effect.
     pub outcome_unknown: bool,
+    /// Access that the sandbox seems to have refused to a tool call, for its end.
+    pub refusal: Option<String>,
     /// Short text: the head of the input, the arguments or the result, or the error.
     pub detail: Option<String>,
 }

@@ -128,6 +128,7 @@ impl RunningTurn {
             spent,
             response: self.response.clone().filter(|_| is_step),
             outcome_unknown: false,
+            refusal: None,
             detail: (!detail.is_empty()).then(|| detail_of(detail)),
         }));
     }

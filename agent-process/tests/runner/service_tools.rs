@@ -35,6 +35,7 @@ fn the_tools_of_services_are_offered_as_they_are_written_down() {
         "github",
         "gitlab",
         "http-fetch",
+        "matrix",
         "slack",
         "telegram",
     ];

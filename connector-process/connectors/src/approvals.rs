@@ -11,7 +11,11 @@ use crate::values::Values;
 const APPROVALS: &str = "approvals";
 
 /// Connectors that support approvals, with their word for a chat.
-const ASKING: [(&str, &str); 2] = [("telegram", "chat"), ("slack", "channel")];
+const ASKING: [(&str, &str); 3] = [
+    ("telegram", "chat"),
+    ("slack", "channel"),
+    ("matrix", "room"),
+];
 
 /// A connection's approval chat and the people who may decide.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use crate::signatures::{
 };
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 13] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &GITLAB, &DISCORD, &EMAIL, &HTTP, &OTLP, &METRICS,
-    &MCP, &RELAY,
+pub static BUILTINS: [&Connector; 14] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &GITLAB, &DISCORD, &EMAIL, &MATRIX, &HTTP, &OTLP,
+    &METRICS, &MCP, &RELAY,
 ];
 
 /// The built-in connector with this name.
@@ -324,6 +324,12 @@ static APPROVALS_OF_SLACK: [Setting; 3] = [
     APPROVAL_AGENTS,
 ];
 
+static APPROVALS_OF_MATRIX: [Setting; 3] = [
+    Setting::required("room", SettingType::Id, "The room to use, by id."),
+    APPROVAL_USERS,
+    APPROVAL_AGENTS,
+];
+
 const APPROVALS_IN_TELEGRAM: Setting = Setting::optional(
     "approvals",
     SettingType::Map(&APPROVALS_OF_TELEGRAM),
@@ -334,6 +340,12 @@ const APPROVALS_IN_SLACK: Setting = Setting::optional(
     "approvals",
     SettingType::Map(&APPROVALS_OF_SLACK),
     APPROVALS_ABOUT,
+);
+
+const APPROVALS_IN_MATRIX: Setting = Setting::optional(
+    "approvals",
+    SettingType::Map(&APPROVALS_OF_MATRIX),
+    "The room that shows tool calls that wait for a person, with reactions, and the people who may decide.",
 );
 
 const REPLY_IN_CHAT: Setting = Setting::optional(
@@ -746,6 +758,85 @@ static EMAIL: Connector = Connector {
         ],
     )],
 };
+
+static MATRIX: Connector = Connector {
+    name: "matrix",
+    about: "Messages to a Matrix account, in rooms without encryption.",
+    settings: &[
+        Setting::required("endpoint", SettingType::Url, "The homeserver."),
+        Setting::optional(
+            "rooms",
+            SettingType::Names,
+            "The only rooms that are listened to, by id.",
+        ),
+        Setting::optional(
+            "sendTo",
+            SettingType::Names,
+            "Additional rooms that can be written to, if `rooms` is set.",
+        ),
+        Setting::optional(
+            "invitesFrom",
+            SettingType::Names,
+            "The people and servers whose invitations to rooms are accepted.",
+        ),
+        REPLY_IN_CHAT,
+        Setting::optional(
+            "bots",
+            SettingType::Names,
+            "Programs whose messages are accepted, by user id.",
+        ),
+        Setting::optional(
+            "reactions",
+            SettingType::Truth,
+            "True to send reactions to the account's messages to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "redactions",
+            SettingType::Truth,
+            "True to send deletions of messages to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "notices",
+            SettingType::Truth,
+            "True to send messages as notices, about which clients do not notify people.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "pollSeconds",
+            SettingType::Number(1, 60),
+            "Long-polling time of one request.",
+        )
+        .or(FieldDefault::Number(30)),
+        APPROVALS_IN_MATRIX,
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[secret(
+        "accessToken",
+        true,
+        "The access token of the account.",
+    )],
+    events: &[
+        event("message", MATRIX_PROPERTIES),
+        event("edited_message", MATRIX_PROPERTIES),
+        event("reaction", MATRIX_PROPERTIES),
+        event("redaction", MATRIX_PROPERTIES),
+    ],
+};
+
+const MATRIX_PROPERTIES: &[&str] = &[
+    "room",
+    "roomName",
+    "from",
+    "fromName",
+    "fromServer",
+    "thread",
+    "isDirect",
+    "isMention",
+    "isEdited",
+];
 
 static HTTP: Connector = Connector {
     name: "http",

@@ -3,16 +3,22 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Entry for every host and port.
+const ANY: &str = "*:*";
+
 /// One permitted target of requests: `[scheme://]host[:port]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     is_tls: bool,
     host: Pattern,
-    port: u16,
+    /// `None` for every port.
+    port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
+    /// `*:*`: every name and address, on every port.
+    Any,
     /// `*`: every name, but no address.
     Every,
     /// `*.example.com`: every name below this one.
@@ -23,7 +29,7 @@ enum Pattern {
 
 impl AllowedHost {
     /// Parses an entry: `example.com`, `*.example.com`, `example.com:8443`, `http://10.0.0.7:8080`,
-    /// `*`. The default scheme is `https`; the default port is the scheme's.
+    /// `*`, `*:*`. The default scheme is `https`; the default port is the scheme's.
     ///
     /// # Errors
     ///
@@ -38,6 +44,10 @@ impl AllowedHost {
         };
         if rest.contains(['/', '?', '#', '@']) {
             return Err("more than a host and a port");
+        }
+        if rest == ANY {
+            let (host, port) = (Pattern::Any, None);
+            return Ok(Self { is_tls, host, port });
         }
         let (host, port) = match rest.rsplit_once(':') {
             // The colons belong to an IPv6 address without a port.
@@ -55,7 +65,7 @@ impl AllowedHost {
             Some(_) | None => return Err("an invalid host name"),
         };
         let usual = if is_tls { 443 } else { 80 };
-        let port = port.unwrap_or(usual);
+        let port = Some(port.unwrap_or(usual));
         Ok(Self { is_tls, host, port })
     }
 
@@ -65,8 +75,9 @@ impl AllowedHost {
     pub fn allows(&self, scheme: &str, host: &str, port: u16) -> bool {
         let is_scheme = scheme == if self.is_tls { "https" } else { "http" };
         is_scheme
-            && port == self.port
+            && self.port.is_none_or(|only| only == port)
             && match &self.host {
+                Pattern::Any => true,
                 Pattern::Every => !is_address(host),
                 Pattern::Below(end) => {
                     !is_address(host) && host.len() > end.len() && host.ends_with(end.as_str())
@@ -82,15 +93,16 @@ impl fmt::Display for AllowedHost {
             f.write_str("http://")?;
         }
         match &self.host {
+            Pattern::Any => f.write_str(ANY)?,
             Pattern::Every => f.write_str("*")?,
             Pattern::Below(end) => write!(f, "*{end}")?,
             Pattern::Only(only) => f.write_str(only)?,
         }
         let usual = if self.is_tls { 443 } else { 80 };
-        if self.port == usual {
-            return Ok(());
+        match self.port {
+            Some(port) if port != usual => write!(f, ":{port}"),
+            Some(_) | None => Ok(()),
         }
-        write!(f, ":{}", self.port)
     }
 }
 
@@ -151,6 +163,9 @@ mod tests {
         assert!(!allows("*", ("https", "1.1.1.1", 443)));
         assert!(!allows("*", ("https", "[2606::1]", 443)));
         assert!(!allows("*", ("http", "example.com", 80)));
+        assert!(allows("http://*:*", ("http", "127.0.0.1", 18_765)));
+        assert!(allows("*:*", ("https", "example.com", 8443)));
+        assert!(!allows("*:*", ("http", "example.com", 80)));
     }
 
     #[test]
@@ -169,6 +184,8 @@ mod tests {
             "a..b",
             "[0:0::1]",
             "a b",
+            "*:x",
+            "a.org:*",
         ] {
             assert!(AllowedHost::parse(entry).is_err(), "{entry}");
         }
@@ -176,7 +193,14 @@ mod tests {
 
     #[test]
     fn an_entry_is_shown_as_it_may_be_written() {
-        for entry in ["a.org", "*.a.org", "http://a.org:8080", "*", "[::1]:8443"] {
+        for entry in [
+            "a.org",
+            "*.a.org",
+            "http://a.org:8080",
+            "*",
+            "*:*",
+            "[::1]:8443",
+        ] {
             assert_eq!(AllowedHost::parse(entry).unwrap().to_string(), entry);
         }
     }

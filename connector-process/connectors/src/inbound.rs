@@ -14,7 +14,7 @@ pub struct Inbound {
     pub properties: &'static [&'static str],
 }
 
-static INBOUND: [Inbound; 7] = [
+static INBOUND: [Inbound; 8] = [
     Inbound {
         connector: "webhook",
         header: None,
@@ -72,6 +72,11 @@ static INBOUND: [Inbound; 7] = [
     Inbound {
         connector: "email",
         header: Some("Email[ · {fromName} ({from})| · {from}][ · \"{subject}\"][ to {mailbox}]"),
+        properties: &[],
+    },
+    Inbound {
+        connector: "matrix",
+        header: Some("Matrix[ · {fromName} ({from})| · {from}][ in \"{roomName}\"]"),
         properties: &[],
     },
 ];
@@ -179,6 +184,11 @@ mod tests {
                 "email",
                 json!({"from": "ada@example.com", "mailbox": "help@example.org"}),
                 "[Email · ada@example.com to help@example.org]",
+            ),
+            (
+                "matrix",
+                json!({"from": "@ada:example.org", "fromName": "Ada", "roomName": "Orders"}),
+                "[Matrix · Ada (@ada:example.org) in \"Orders\"]",
             ),
         ] {
             let template = inbound(connector).unwrap().header.unwrap();

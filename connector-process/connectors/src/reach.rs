@@ -38,9 +38,9 @@ fn reach_of_v4(address: Ipv4Addr) -> AddressReachability {
         }
         // Benchmarking networks.
         [198, 18 | 19, ..] => AddressReachability::Private,
-        [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0 | 2, _] => AddressReachability::Never,
-        // Documentation examples.
-        [198, 51, 100, _] | [203, 0, 113, _] => AddressReachability::Never,
+        [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0, _] => AddressReachability::Never,
+        // Documentation examples, which some networks use for their own servers.
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => AddressReachability::Private,
         _ => AddressReachability::Public,
     }
 }
@@ -92,7 +92,9 @@ mod tests {
             ("100.100.100.200", AddressReachability::Never),
             ("224.0.0.1", AddressReachability::Never),
             ("255.255.255.255", AddressReachability::Never),
-            ("192.0.2.1", AddressReachability::Never),
+            ("192.0.0.1", AddressReachability::Never),
+            ("192.0.2.1", AddressReachability::Private),
+            ("203.0.113.9", AddressReachability::Private),
             ("2606:4700::1111", AddressReachability::Public),
             ("::1", AddressReachability::Private),
             ("fd12::1", AddressReachability::Private),

@@ -14,7 +14,7 @@ const CONNECTOR: &str = "connector";
 /// The built-in connectors that can be relayed: all whose work is outside. Schedules and metrics
 /// gain nothing from another machine, because they depend only on the clock or the daemon.
 pub const RELAYED: &[&str] = &[
-    "webhook", "telegram", "slack", "github", "gitlab", "discord", "email", "http", "mcp",
+    "webhook", "telegram", "slack", "github", "gitlab", "discord", "email", "matrix", "http", "mcp",
 ];
 
 /// Longest name of a client, in bytes.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use goondan_connectors::{AddressReachability, reach_of};
 use goondan_protocol::egress::AllowList;
+use goondan_protocol::package_runner::is_registry;
 use goondan_protocol::sandbox::Host;
 
 use super::refusal::EgressDenial;
@@ -54,7 +55,8 @@ impl EgressRules {
     }
 
     /// Selects the addresses of a listed target that may be connected to: public ones, and private
-    /// ones that are listed themselves.
+    /// ones that are listed themselves. Networks with a mirror resolve the names of package
+    /// registries to private ones.
     pub(super) fn reachable(
         &self,
         target: &Target,
@@ -67,7 +69,9 @@ impl EgressRules {
         };
         let may_be_reached = |address: &IpAddr| match reach_of(*address) {
             AddressReachability::Public => true,
-            AddressReachability::Private => is_listed(*address),
+            AddressReachability::Private => {
+                is_listed(*address) || is_registry(&target.host, target.port)
+            }
             AddressReachability::Never => false,
         };
         let good = addresses.iter().copied().filter(may_be_reached);
@@ -136,6 +140,21 @@ mod tests {
         for host in ["2130706433", "0x7f000001", "127.1", "a..org", "a/b", ""] {
             assert!(Target::read(host, 80).is_err(), "{host}");
         }
+    }
+
+    #[test]
+    fn prov_1_a_mirror_of_a_registry_can_have_a_private_address() {
+        let rules = rules(&["registry.npmjs.org", "a.org"]);
+        let reaches = |host: &str, port, address: &str| {
+            let addresses: [IpAddr; 1] = [address.parse().unwrap()];
+            rules.reachable(&target(host, port), &addresses).is_ok()
+        };
+        for mirror in ["10.0.0.8", "203.0.113.9"] {
+            assert!(reaches("registry.npmjs.org", 443, mirror), "{mirror}");
+        }
+        assert!(!reaches("registry.npmjs.org", 80, "10.0.0.8"));
+        assert!(!reaches("registry.npmjs.org", 443, "169.254.169.254"));
+        assert!(!reaches("a.org", 443, "10.0.0.8"));
     }
 
     #[test]

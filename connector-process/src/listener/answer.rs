@@ -174,6 +174,41 @@ impl DirectResponse {
     }
 }
 
+/// Answer to a service that checks if the address exists and wants its events.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CheckAnswer {
+    pub(crate) content_type: &'static str,
+    pub(crate) text: String,
+    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl CheckAnswer {
+    /// A text that no client takes for a page.
+    pub(crate) fn text(text: &str) -> Self {
+        Self {
+            content_type: "text/plain; charset=utf-8",
+            text: text.to_owned(),
+            header: None,
+        }
+    }
+
+    pub(crate) fn json(value: &Value) -> Self {
+        Self {
+            content_type: "application/json",
+            text: value.to_string(),
+            header: None,
+        }
+    }
+
+    /// Adds a header.
+    pub(crate) fn with(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self {
+            header: Some((name, value)),
+            ..self
+        }
+    }
+}
+
 /// Default answer to a durable event.
 pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> DirectResponse {
     DirectResponse {

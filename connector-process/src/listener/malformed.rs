@@ -9,6 +9,9 @@ pub(crate) enum MalformedRequest {
     /// The body is not text.
     #[error("the body is not valid UTF-8")]
     NotText(#[source] std::str::Utf8Error),
+    /// The body is not text in the charset that its content type or its byte order mark names.
+    #[error("the body is not valid {charset}")]
+    NotInCharset { charset: &'static str },
     /// The body does not match its content type.
     #[error("request body is not valid JSON")]
     NotJson(#[source] serde_json::Error),
@@ -64,7 +67,7 @@ impl MalformedRequest {
     /// A stable code for programs.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::NotText(_) | Self::NotCompressed => "bad_encoding",
+            Self::NotText(_) | Self::NotInCharset { .. } | Self::NotCompressed => "bad_encoding",
             Self::NotMultipart { .. }
             | Self::NotBatch
             | Self::LargeBatch { .. }

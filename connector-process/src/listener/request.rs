@@ -111,6 +111,12 @@ impl Listener {
         if head.method == Method::GET && callback_path == Some(head.uri.path()) {
             return self.come_back(&head, remote, record.trace).await;
         }
+        if head.uri.path() == self.service.http_endpoint().path
+            && let Some(answer) = self.service.answer_to_check(&head)
+        {
+            self.discard(body.into_data_stream());
+            return Ok(RequestOutcome::Checked(answer));
+        }
         if let Err(refusal) = self.admit(&head, &body) {
             self.discard(body.into_data_stream());
             return Err(refusal);
@@ -438,6 +444,7 @@ impl RequestLog {
             | RequestOutcome::Accepted(_)
             | RequestOutcome::Replied(..)
             | RequestOutcome::Answered(_)
+            | RequestOutcome::Checked(_)
             | RequestOutcome::Page(_) => None,
         };
         self.log("request answered", Some(status), code);

@@ -1,14 +1,14 @@
 //! Converts an outcome to a response. Pure.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Response};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use super::answer::{DirectResponse, RequestRejection};
+use super::answer::{CheckAnswer, DirectResponse, RequestRejection};
 use super::callback;
 use super::reply_body;
 use super::service::{InboundService, StaticPage};
@@ -27,6 +27,8 @@ pub(crate) enum RequestOutcome {
     Replied(EventAccepted, TurnOutcome),
     /// It was not an event.
     Answered(DirectResponse),
+    /// It only checked the address.
+    Checked(CheckAnswer),
     /// A user returned from an authorization server.
     CameBack(callback::CallbackPage),
     Page(StaticPage),
@@ -42,6 +44,7 @@ pub(crate) fn to_response(
 ) -> Response<Body> {
     let (answer, header) = match outcome {
         RequestOutcome::CameBack(page) => return to_page(*page),
+        RequestOutcome::Checked(answer) => return to_check(answer),
         RequestOutcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
         RequestOutcome::Replied(accepted, outcome) => {
             (reply_body::answer(accepted, outcome, trace), None)
@@ -63,6 +66,17 @@ pub(crate) fn to_response(
         headers.insert(TRACE_RESPONSE, value);
     }
     headers.extend(header);
+    response
+}
+
+fn to_check(answer: &CheckAnswer) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.text.clone()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    // The sender chose the text.
+    let no_sniffing = HeaderValue::from_static("nosniff");
+    headers.insert(X_CONTENT_TYPE_OPTIONS, no_sniffing);
+    headers.extend(answer.header.clone());
     response
 }
 

@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(answer_to(address, "POST / HTTP/1.1\r\nhost:").await, "");
             assert_eq!(answer_to(address, "").await, "");
             // A finished request no longer counts, but the silence after it does.
-            let answer = answer_to(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            let answer = answer_to(address, "PUT / HTTP/1.1\r\nhost: x\r\n\r\n").await;
             assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
         })
         .await;
@@ -278,7 +278,7 @@ mod tests {
             }
             // All time limits are infinite here: the request is answered because another connection
             // was evicted.
-            let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            let request = "PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let answer = answer_to(address, request).await;
             assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
             let mut some = [0; 1];

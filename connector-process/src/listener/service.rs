@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -13,7 +14,7 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 
-use super::answer::{self, DirectResponse, RequestRejection, refused};
+use super::answer::{self, CheckAnswer, DirectResponse, RequestRejection, refused};
 use super::callbacks::Callbacks;
 use super::http_endpoint::HttpEndpoint;
 use super::outbox::Outbox;
@@ -62,6 +63,12 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     /// [`REPLY_TIMEOUT_MS`] returns a lower limit, and retries.
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(REPLY_TIMEOUT_MS)
+    }
+
+    /// The answer to a request for the endpoint's path that only checks if there is one. It gets no
+    /// other treatment: no signature is verified, and no body is read.
+    fn answer_to_check(&self, _head: &Parts) -> Option<CheckAnswer> {
+        None
     }
 
     /// Checks of a request before [`InboundService::read`] that need its whole URL or the network.

@@ -1,158 +1,82 @@
-//! Programs that download the server that they start, such as `npx` and `uvx`.
+//! Refusal to start servers that must be downloaded first, and cannot be.
 //!
-//! Without a network they retry for minutes and say nothing. The connection says at once what they
-//! need instead.
+//! Without a network, `npx`, `uvx` and similar programs retry for minutes and say nothing. The
+//! connection says at once what they need instead.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
 use goondan_confinement::find_program;
+use goondan_protocol::package_runner::{PackageCommand, PackageRegistry};
 use goondan_protocol::sandbox::{Level, Network, SandboxPolicy};
+use goondan_protocol::shell::shell_quoted;
 
-/// Program, and its subcommand if it has one, that downloads and starts a package.
-struct PackageRunner {
-    words: &'static [&'static str],
-    registry: Registry,
+/// File of a project that can name another registry.
+const NPM_SETTINGS: &str = ".npmrc";
+
+/// Where a server is started.
+#[derive(Clone, Copy)]
+pub(super) struct StartContext<'a> {
+    pub(super) policy: &'a SandboxPolicy,
+    pub(super) project_root: &'a Path,
+    /// `PATH` of its programs.
+    pub(super) path: &'a OsStr,
+    pub(super) env: &'a BTreeMap<String, String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Registry {
-    Npm,
-    Python,
-}
-
-const RUNNERS: [PackageRunner; 12] = [
-    PackageRunner::npm(&["npx"]),
-    PackageRunner::npm(&["npm", "exec"]),
-    PackageRunner::npm(&["npm", "x"]),
-    PackageRunner::npm(&["pnpx"]),
-    PackageRunner::npm(&["pnpm", "dlx"]),
-    PackageRunner::npm(&["yarn", "dlx"]),
-    PackageRunner::npm(&["bunx"]),
-    PackageRunner::npm(&["bun", "x"]),
-    PackageRunner::python(&["uvx"]),
-    PackageRunner::python(&["uv", "tool", "run"]),
-    PackageRunner::python(&["uv", "x"]),
-    PackageRunner::python(&["pipx", "run"]),
-];
-
-/// Options of runners that name the package, or take another value.
-const PACKAGE_OPTIONS: [&str; 4] = ["-p", "--package", "--from", "--spec"];
-const OTHER_OPTIONS: [&str; 5] = ["-c", "--call", "--python", "--with", "--index-url"];
-
-impl PackageRunner {
-    const fn npm(words: &'static [&'static str]) -> Self {
-        Self {
-            words,
-            registry: Registry::Npm,
+/// Reason why a server that must be downloaded first cannot start, with the next command; `None` if
+/// its registry is reachable, or the package is installed in the project or in `path`.
+pub(super) fn refusal(command: &[String], context: StartContext<'_>) -> Option<String> {
+    let StartContext {
+        policy,
+        project_root,
+        path,
+        env,
+    } = context;
+    let package = PackageCommand::of(command)?;
+    let registry = package.registry();
+    let variables: Vec<&str> = env.keys().map(String::as_str).collect();
+    let is_another = package.names_other_registry(&variables);
+    let lacks = match &policy.network {
+        Network::Any => false,
+        Network::None => true,
+        // It may reach another registry.
+        Network::Allow(hosts) => {
+            !is_another && !registry.is_within(hosts) && !project_root.join(NPM_SETTINGS).exists()
         }
-    }
-
-    const fn python(words: &'static [&'static str]) -> Self {
-        Self {
-            words,
-            registry: Registry::Python,
-        }
-    }
-
-    /// Arguments after the runner's own words; `None` if a command starts something else.
-    fn arguments<'a>(&self, command: &'a [String]) -> Option<&'a [String]> {
-        let (program, rest) = command.split_first()?;
-        let (name, subcommands) = self.words.split_first()?;
-        let is_program = Path::new(program).file_name()? == *name;
-        let arguments = rest.get(subcommands.len()..)?;
-        let is_subcommand = rest
-            .iter()
-            .zip(subcommands)
-            .all(|(has, wants)| has == wants);
-        (is_program && is_subcommand).then_some(arguments)
-    }
-}
-
-impl Registry {
-    /// Hosts that packages come from.
-    const fn hosts(self) -> &'static str {
-        match self {
-            Self::Npm => "registry.npmjs.org",
-            Self::Python => "pypi.org, files.pythonhosted.org",
-        }
-    }
-}
-
-/// Reason why a server that must be downloaded first cannot start, with what to do about it; `None`
-/// if its programs have a network, or the package is installed in the project or in `path`.
-pub(super) fn missing_network(
-    command: &[String],
-    policy: &SandboxPolicy,
-    (project_root, path): (&Path, &OsStr),
-) -> Option<String> {
-    if policy.require == Level::Off || policy.network != Network::None {
+    };
+    let is_npm = registry == PackageRegistry::Npm;
+    let name = package.name();
+    let is_installed = package.is_installed_in(project_root, Path::exists)
+        || is_npm && find_program(name, path).is_some();
+    if policy.require == Level::Off || !lacks || is_installed {
         return None;
     }
-    let (runner, arguments) = RUNNERS
-        .iter()
-        .find_map(|runner| Some((runner, runner.arguments(command)?)))?;
-    let package = package_of(arguments)?;
-    let name = name_of(package);
-    if runner.registry == Registry::Npm && is_installed(name, project_root, path) {
-        return None;
-    }
-    let hosts = runner.registry.hosts();
-    // Only separate namespaces can restrict programs to some hosts.
-    let network = match policy.require {
-        Level::Full => format!("{{allow: [{hosts}]}}"),
-        Level::Landlock | Level::Seatbelt | Level::Off => "any".to_owned(),
+    let next = match policy.require {
+        Level::Full if !is_another => {
+            let root = project_root.to_str().and_then(shell_quoted);
+            let root = root.unwrap_or_else(|| "DIR".to_owned());
+            format!("allow it: `gdn permission allow packages --project {root}`")
+        }
+        // A person decides about hosts that goondan does not know.
+        Level::Full => {
+            "add `sandbox: {network: {allow: [HOST]}}` with its registry to the Connection"
+                .to_owned()
+        }
+        // Only separate namespaces can restrict programs to some hosts.
+        Level::Landlock | Level::Seatbelt | Level::Off => {
+            "add `sandbox: {network: any}` to the Connection".to_owned()
+        }
     };
-    let instead = match runner.registry {
-        Registry::Npm => format!(", or run `npm install {name}` in the project"),
-        Registry::Python => String::new(),
+    let instead = match is_npm {
+        true => format!(", or run `npm install {name}` in the project"),
+        false => String::new(),
     };
-    let words = runner.words.join(" ");
+    let words = package.runner();
     Some(format!(
-        "`{words}` downloads `{name}`, but has no network; add `sandbox: {{network: {network}}}` to the Connection{instead}"
+        "`{words}` would download `{name}`, which no person has allowed; {next}{instead}"
     ))
-}
-
-/// True if npm's programs find the package, or a program of this name, without the registry: in the
-/// project or a directory above it, or among the programs of the machine.
-fn is_installed(name: &str, project_root: &Path, path: &OsStr) -> bool {
-    let is_in = |directory: &Path| {
-        let modules = directory.join("node_modules");
-        modules.join(name).is_dir() || modules.join(".bin").join(name).exists()
-    };
-    project_root.ancestors().any(is_in) || find_program(name, path).is_some()
-}
-
-/// The package among a runner's arguments; `None` if there is none.
-fn package_of(arguments: &[String]) -> Option<&str> {
-    let mut arguments = arguments.iter().map(String::as_str);
-    while let Some(argument) = arguments.next() {
-        if PACKAGE_OPTIONS.contains(&argument) {
-            return arguments.next();
-        }
-        let value = argument.split_once('=');
-        if let Some((option, package)) = value
-            && PACKAGE_OPTIONS.contains(&option)
-        {
-            return Some(package);
-        }
-        if OTHER_OPTIONS.contains(&argument) {
-            arguments.next();
-        } else if !argument.starts_with('-') {
-            return Some(argument);
-        }
-    }
-    None
-}
-
-/// A package's name, without its version: `@scope/name@1.2` is `@scope/name`.
-fn name_of(package: &str) -> &str {
-    let version = package
-        .char_indices()
-        .find(|(at, sign)| *at > 0 && matches!(sign, '@' | '=' | '>' | '<' | '[' | '~'));
-    version
-        .and_then(|(at, _)| package.get(..at))
-        .unwrap_or(package)
 }
 
 #[cfg(test)]
@@ -160,47 +84,67 @@ mod tests {
     use super::*;
 
     fn reason(command: &[&str], policy: &SandboxPolicy, project: &Path) -> Option<String> {
+        reason_with(command, policy, (project, Path::new("")), &[])
+    }
+
+    fn reason_with(
+        command: &[&str],
+        policy: &SandboxPolicy,
+        (project_root, path): (&Path, &Path),
+        variables: &[&str],
+    ) -> Option<String> {
         let words: Vec<String> = command.iter().map(ToString::to_string).collect();
-        missing_network(&words, policy, (project, OsStr::new("")))
+        let env = variables
+            .iter()
+            .map(|name| ((*name).to_owned(), String::new()));
+        let env = env.collect();
+        let context = StartContext {
+            policy,
+            project_root,
+            path: path.as_os_str(),
+            env: &env,
+        };
+        refusal(&words, context)
+    }
+
+    fn reaching(hosts: &[&str]) -> SandboxPolicy {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap());
+        SandboxPolicy {
+            network: Network::Allow(hosts.collect()),
+            ..SandboxPolicy::default()
+        }
     }
 
     #[test]
-    fn prov_1_a_runner_without_a_network_says_what_it_needs() {
+    fn prov_1_a_runner_without_permission_names_the_next_command() {
         let project = tempfile::tempdir().unwrap();
         let usual = SandboxPolicy::default();
-        for (command, words, name) in [
-            (&["npx", "-y", "@a/b@1.2", "docs"][..], "npx", "@a/b"),
-            (&["/usr/bin/npx", "--package=c", "d"], "npx", "c"),
-            (&["npm", "exec", "-p", "c", "--", "d"], "npm exec", "c"),
-            (&["pnpm", "dlx", "e"], "pnpm dlx", "e"),
-            (&["bunx", "--bun", "e"], "bunx", "e"),
-            (&["uvx", "--python", "3.12", "f==2"], "uvx", "f"),
-            (
-                &["uv", "tool", "run", "--from", "g[x]", "h"],
-                "uv tool run",
-                "g",
-            ),
-            (&["pipx", "run", "i"], "pipx run", "i"),
-        ] {
-            let said = reason(command, &usual, project.path()).unwrap();
-            let begin = format!("`{words}` downloads `{name}`, but has no network; add `sandbox: ");
-            assert!(said.starts_with(&begin), "{said}");
-        }
-        for other in [
-            &["node", "npx"][..],
-            &["npm", "run", "x"],
-            &["npx"],
-            &["uv", "run", "x"],
-        ] {
-            assert_eq!(reason(other, &usual, project.path()), None, "{other:?}");
-        }
-        let said = reason(&["npx", "a"], &usual, project.path()).unwrap();
-        assert!(said.contains("{allow: [registry.npmjs.org]}"), "{said}");
-        assert!(said.contains("`npm install a` in the project"), "{said}");
+        let said = reason(&["npx", "-y", "@a/b@1"], &usual, project.path()).unwrap();
+        let expected = format!(
+            "`npx` would download `@a/b`, which no person has allowed; allow it: `gdn permission \
+             allow packages --project {}`, or run `npm install @a/b` in the project",
+            project.path().display()
+        );
+        assert_eq!(said, expected);
+        let said = reason(&["uvx", "c"], &usual, project.path()).unwrap();
+        assert!(!said.contains("npm"), "{said}");
+        // Hosts of the server's service do not include the registry.
+        let listed = reaching(&["api.example.org"]);
+        let said = reason(&["npx", "c"], &listed, project.path()).unwrap();
+        assert!(said.contains("gdn permission allow packages"), "{said}");
+        let other = reason_with(
+            &["npx", "c"],
+            &usual,
+            (project.path(), Path::new("")),
+            &["NPM_CONFIG_REGISTRY"],
+        );
+        let other = other.unwrap();
+        assert!(other.contains("{network: {allow: [HOST]}}"), "{other}");
+        assert_eq!(reason(&["node", "npx"], &usual, project.path()), None);
     }
 
     #[test]
-    fn prov_1_a_runner_with_a_network_or_an_installed_package_starts() {
+    fn prov_1_a_runner_with_a_registry_or_an_installed_package_starts() {
         let project = tempfile::tempdir().unwrap();
         let usual = SandboxPolicy::default();
         std::fs::create_dir_all(project.path().join("node_modules/@a/b")).unwrap();
@@ -213,18 +157,25 @@ mod tests {
         std::os::unix::fs::symlink("/bin/sh", bin.join("b-server")).unwrap();
         assert_eq!(reason(&["npx", "b-server"], &usual, project.path()), None);
         let elsewhere = tempfile::tempdir().unwrap();
-        let words = ["npx".to_owned(), "b-server".to_owned()];
         let with_path = |path: &Path| {
-            missing_network(&words, &usual, (elsewhere.path(), path.as_os_str())).is_none()
+            reason_with(&["npx", "b-server"], &usual, (elsewhere.path(), path), &[]).is_none()
         };
         assert!(with_path(&bin) && !with_path(elsewhere.path()));
         let any = SandboxPolicy {
             network: Network::Any,
             ..SandboxPolicy::default()
         };
-        assert_eq!(reason(&["npx", "c"], &any, project.path()), None);
-        let off = SandboxPolicy::off();
-        assert_eq!(reason(&["npx", "c"], &off, project.path()), None);
+        for allowed in [any, reaching(&["registry.npmjs.org"]), SandboxPolicy::off()] {
+            assert_eq!(reason(&["npx", "c"], &allowed, project.path()), None);
+        }
+        let mirror = reaching(&["npm.example.org"]);
+        assert!(reason(&["npx", "c"], &mirror, project.path()).is_some());
+        let places = (project.path(), Path::new(""));
+        let variables = ["npm_config_registry"];
+        let by_variable = reason_with(&["npx", "c"], &mirror, places, &variables);
+        assert_eq!(by_variable, None);
+        std::os::unix::fs::symlink("/dev/null", project.path().join(NPM_SETTINGS)).unwrap();
+        assert_eq!(reason(&["npx", "c"], &mirror, project.path()), None);
         let landlock = SandboxPolicy {
             require: Level::Landlock,
             ..SandboxPolicy::default()

@@ -175,14 +175,18 @@ pub(super) fn of_status(
                 credential_field(model),
                 model.name
             ))
+            .until_a_person_acts()
             .of_token(headers.and_then(|headers| verdict_of(status.as_u16(), headers))),
-        StatusCode::NOT_FOUND => error(CallErrorCode::NotFound).suggest(format!(
-            "check `model` (`{}`) and `endpoint` of Model `{}`",
-            model.model, model.name
-        )),
+        StatusCode::NOT_FOUND => error(CallErrorCode::NotFound)
+            .suggest(format!(
+                "check `model` (`{}`) and `endpoint` of Model `{}`",
+                model.model, model.name
+            ))
+            .until_a_person_acts(),
         status if status == StatusCode::PAYMENT_REQUIRED || is_used_up(body) => {
             error(CallErrorCode::Refused)
                 .suggest("check the balance and the plan of your account with the provider")
+                .until_a_person_acts()
         }
         _ if is_rate => error(CallErrorCode::RateLimited)
             .suggest("try again later, or ask the provider for a higher limit")
@@ -246,6 +250,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     } else if is_used_up(&text) {
         error(CallErrorCode::Refused)
             .suggest("check the balance and the plan of your account with the provider")
+            .until_a_person_acts()
     } else if says(&["rate_limit", "RESOURCE_EXHAUSTED"]) {
         error(CallErrorCode::RateLimited).later(delay_in(&text))
     } else if says(&[
@@ -253,11 +258,13 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
         "permission_error",
         "invalid_api_key",
     ]) {
-        error(CallErrorCode::Unauthorized).suggest(format!(
-            "check the `{}` of Model `{}` and its permissions",
-            credential_field(model),
-            model.name
-        ))
+        error(CallErrorCode::Unauthorized)
+            .suggest(format!(
+                "check the `{}` of Model `{}` and its permissions",
+                credential_field(model),
+                model.name
+            ))
+            .until_a_person_acts()
     } else if is_content_policy(&text) || code == Some("invalid_prompt") {
         declined_request(error(CallErrorCode::Refused))
     } else if code.is_some_and(is_rejection) {
@@ -719,6 +726,23 @@ mod tests {
         }
         assert!(!coded(429, "slow down").endpoint_down);
         assert!(!coded(401, "bad key").endpoint_down);
+    }
+
+    #[test]
+    fn prov_1_keys_models_and_accounts_need_a_person() {
+        let used_up = r#"{"error": {"code": "insufficient_quota", "message": "no credit"}}"#;
+        for (status, body) in [
+            (401, "bad key"),
+            (403, "not allowed"),
+            (404, "no such model"),
+            (402, "pay"),
+            (429, used_up),
+        ] {
+            assert!(coded(status, body).lasting, "{status} {body}");
+        }
+        for status in [400, 408, 413, 429, 500, 503, 529] {
+            assert!(!coded(status, "slow down").lasting, "{status}");
+        }
     }
 
     #[test]

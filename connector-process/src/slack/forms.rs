@@ -75,9 +75,10 @@ pub(super) fn meaning(
         None if form.get("command").is_some() => command(&form)?,
         None => return Err(MalformedRequest::NoField { field: "payload" }),
     };
-    let channel = event.properties.get("channel").and_then(Value::as_str);
+    // Without a channel, the person's direct chat with the app is the place.
+    let place = event.metadata.get("channel").and_then(Value::as_str);
     let is_listened_to =
-        filters.channels.is_none() || channel.is_some_and(|channel| filters.has_channel(channel));
+        filters.channels.is_none() || place.is_some_and(|place| filters.has_channel(place));
     Ok(match is_listened_to {
         true => FormMeaning::Event(Box::new(event)),
         false => FormMeaning::Ignored(Ignored::new(IgnoreReason::OtherPlace, OTHER_CHANNEL)),
@@ -235,6 +236,29 @@ fn or_name(words: String, name: &str) -> String {
     }
 }
 
+/// A place that an app stores in its dialog.
+struct NamedPlace {
+    channel: String,
+    thread: Option<String>,
+}
+
+/// The place that `private_metadata` names: the ID of a channel, or JSON with `channel` and
+/// `thread_ts`. The app writes it, and people cannot change it.
+fn named_place(private: &str) -> Option<NamedPlace> {
+    let named =
+        serde_json::from_str::<Value>(private).unwrap_or_else(|_text| json!({"channel": private}));
+    let channel = text(&named, "/channel").or_else(|| text(&named, "/channel_id"))?;
+    let is_channel = channel.len() > 1
+        && channel.starts_with(['C', 'G', 'D'])
+        && channel
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    is_channel.then(|| NamedPlace {
+        channel: channel.to_owned(),
+        thread: text(&named, "/thread_ts").map(str::to_owned),
+    })
+}
+
 /// An interaction with the app's messages and dialogs, or the reason to ignore it.
 fn interaction(
     payload: &Value,
@@ -262,7 +286,15 @@ fn interaction(
         "/container/channel_id",
         "/response_urls/0/channel_id",
     ]);
+    let private = text(payload, "/view/private_metadata").filter(|it| !it.is_empty());
+    let named = private.and_then(named_place);
+    let channel = channel.or(named.as_ref().map(|named| named.channel.as_str()));
     let thread = first(&["/message/thread_ts", "/container/thread_ts"]);
+    // A thread of another channel is not the one of this place.
+    let is_there = named
+        .as_ref()
+        .filter(|it| channel == Some(it.channel.as_str()));
+    let thread = thread.or(is_there.and_then(|named| named.thread.as_deref()));
     let ts = first(&["/message/ts", "/container/message_ts", "/message_ts"]);
     // An own view of the app has no message under which an answer belongs.
     let root = thread.or(ts);
@@ -295,7 +327,6 @@ fn interaction(
             metadata.insert(name.to_owned(), value);
         }
     }
-    let private = text(payload, "/view/private_metadata").filter(|it| !it.is_empty());
     if let Some(private) = private {
         metadata.insert("privateMetadata".to_owned(), json!(private));
     }

@@ -1,17 +1,19 @@
-//! Parses the body of a request: compression, byte order mark, JSON, forms, CloudEvents. Pure.
+//! Parses the body of a request: compression, charset, JSON, forms, CloudEvents. Pure.
 //!
+//! * `charset`: the text of a body.
 //! * `cloud_event`: the attributes of a CloudEvent, in both modes.
 //! * `multipart`: the fields of `multipart/form-data`.
 
+mod charset;
 mod cloud_event;
 mod multipart;
 
 use std::borrow::Cow;
-use std::io::Read as _;
+use std::io::{self, Read};
 
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use serde_json::Value;
 
 pub(crate) use self::cloud_event::CloudEvent;
@@ -44,23 +46,29 @@ pub(crate) fn decompressed<'b>(
         Some(Ok(encoding)) => encoding.trim().to_ascii_lowercase(),
         Some(Err(_)) => return Err(RequestRejection::UnknownEncoding),
     };
-    let limit = u64::try_from(bytes_max)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
-    let mut plain = Vec::new();
-    let read = match encoding.as_str() {
+    let plain = match encoding.as_str() {
         "" | "identity" => return Ok(Cow::Borrowed(body)),
-        "gzip" | "x-gzip" => MultiGzDecoder::new(body)
-            .take(limit)
-            .read_to_end(&mut plain),
-        "deflate" => ZlibDecoder::new(body).take(limit).read_to_end(&mut plain),
+        "gzip" | "x-gzip" => read_up_to(bytes_max, MultiGzDecoder::new(body)),
+        // Many senders leave out the frame that the name stands for.
+        "deflate" => read_up_to(bytes_max, ZlibDecoder::new(body))
+            .or_else(|_no_frame| read_up_to(bytes_max, DeflateDecoder::new(body))),
         _ => return Err(RequestRejection::UnknownEncoding),
     };
-    read.map_err(|_damaged| MalformedRequest::NotCompressed)?;
+    let plain = plain.map_err(|_damaged| MalformedRequest::NotCompressed)?;
     if plain.len() > bytes_max {
         return Err(RequestRejection::TooLarge { max: bytes_max });
     }
     Ok(Cow::Owned(plain))
+}
+
+/// Reads at most one byte more than `bytes_max`.
+fn read_up_to(bytes_max: usize, from: impl Read) -> io::Result<Vec<u8>> {
+    let limit = u64::try_from(bytes_max)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let mut plain = Vec::new();
+    from.take(limit).read_to_end(&mut plain)?;
+    Ok(plain)
 }
 
 /// Content type of several CloudEvents.
@@ -80,8 +88,7 @@ pub(crate) fn is_batch(headers: &HeaderMap) -> bool {
 ///
 /// [`MalformedRequest`] if one of them is not a CloudEvent, or there are too many.
 pub(crate) fn batch(body: &[u8]) -> Result<Vec<String>, MalformedRequest> {
-    let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
-    let Value::Array(events) = from_json(text.strip_prefix('\u{feff}').unwrap_or(text))? else {
+    let Value::Array(events) = from_json(&charset::json_text("", body)?)? else {
         return Err(MalformedRequest::NotBatch);
     };
     if events.len() > BATCH_EVENTS_MAX {
@@ -123,17 +130,18 @@ impl<'b> ParsedBody<'b> {
                 cloud_event,
             });
         }
-        let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
-        // A byte order mark belongs to the encoding, not to the text.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let is_json = media_type == "application/json" || media_type.ends_with("+json");
+        let text = match is_json {
+            true => charset::json_text(content_type, body)?,
+            false => charset::text(content_type, body)?,
+        };
         let parsed = |text, json| Self {
-            text: Cow::Borrowed(text),
+            text,
             json,
             cloud_event,
         };
         if is_json {
-            let json = from_json(text)?;
+            let json = from_json(&text)?;
             if media_type == STRUCTURED
                 && let Some((event, data)) = CloudEvent::in_envelope(&json)
             {
@@ -143,14 +151,14 @@ impl<'b> ParsedBody<'b> {
         }
         // Many clients send JSON with another content type.
         let json = if text.trim_start().starts_with('{') {
-            from_json(text).ok()
+            from_json(&text).ok()
         } else {
             None
         };
         if json.is_some() || !is_form(headers) || !text.contains('=') {
             return Ok(parsed(text, json));
         }
-        let pairs = form_pairs(text).into_iter();
+        let pairs = form_pairs(&text).into_iter();
         let fields: serde_json::Map<String, Value> = pairs
             .map(|(name, value)| (name, Value::String(value)))
             .collect();
@@ -172,10 +180,10 @@ impl<'b> ParsedBody<'b> {
     fn from_data(
         event: CloudEvent,
         data: cloud_event::Data,
-        envelope: &'b str,
+        envelope: Cow<'b, str>,
     ) -> Result<Self, MalformedRequest> {
         let (text, json) = match data {
-            cloud_event::Data::None => (Cow::Borrowed(envelope), None),
+            cloud_event::Data::None => (envelope, None),
             cloud_event::Data::Json(Value::String(text)) => (Cow::Owned(text), None),
             cloud_event::Data::Json(json) => (Cow::Owned(json.to_string()), Some(json)),
             cloud_event::Data::Bytes(bytes) => {

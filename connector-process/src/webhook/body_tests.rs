@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use axum::http::HeaderName;
 use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use serde_json::json;
 
 use super::*;
@@ -26,7 +26,11 @@ fn conn_3_compressed_bodies_are_read_up_to_the_limit() {
     let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
     zlib.write_all(b"hi").unwrap();
     let zlib = zlib.finish().unwrap();
+    let mut raw = DeflateEncoder::new(Vec::new(), Compression::default());
+    raw.write_all(b"hi").unwrap();
+    let raw = raw.finish().unwrap();
     for (encoding, body) in [
+        ("deflate", raw),
         ("gzip", gzip(b"hi")),
         ("X-GZIP", gzip(b"hi")),
         ("deflate", zlib),

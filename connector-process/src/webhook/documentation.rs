@@ -74,6 +74,9 @@ fn every_answer_has_an_item_with_its_code() {
     let not_json = serde_json::from_str::<u8>("x").unwrap_err();
     let malformed = [
         MalformedRequest::NotText(not_text),
+        MalformedRequest::NotInCharset {
+            charset: "UTF-16LE",
+        },
         MalformedRequest::NotJson(not_json),
         MalformedRequest::NotCompressed,
         MalformedRequest::NotMultipart {

@@ -423,7 +423,7 @@ mod tests {
     fn webhook_body_that_is_not_text_or_is_empty_is_rejected() {
         let json_type: [(&str, &[u8]); 1] = [("content-type", b"Application/JSON; charset=utf-8")];
         for (headers, body, code) in [
-            (&[][..], &b"\xff\xfe"[..], "bad_encoding"),
+            (&[][..], &b"\xff\xff"[..], "bad_encoding"),
             (&json_type, b"{\"input\":", "bad_json"),
             (&json_type, b"", "bad_json"),
             (&[], b"", "no_input"),

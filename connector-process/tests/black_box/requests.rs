@@ -55,7 +55,11 @@ fn only_post_on_the_exact_path_is_understood() {
         assert_eq!(response.status, 404, "{path}");
         assert_eq!(response.error_code(), "not_found");
     }
-    for method in ["GET", "PUT", "DELETE", "OPTIONS", "BREW"] {
+    client.send(&request("GET", "/hook?challenge=abc", &[], b""));
+    let check = client.response();
+    assert_eq!((check.status, &*check.body), (200, &b"abc"[..]));
+    assert_eq!(check.header("x-content-type-options"), Some("nosniff"));
+    for method in ["PUT", "DELETE", "OPTIONS", "BREW"] {
         client.send(&request(method, "/hook", &[], b"hi"));
         let response = client.response();
         assert_eq!(response.status, 405, "{method}");

@@ -1,4 +1,4 @@
-//! `gdn approvals`, `gdn approve` and `gdn deny`: tool calls that wait for approval (`STEER-3`).
+//! `gdn inbox approvals`, `gdn inbox approve` and `gdn inbox deny`: tool calls that wait for approval (`STEER-3`).
 
 use clap::Args;
 use goondan_protocol::approval::ApprovalDecision;
@@ -26,10 +26,10 @@ const NAMED_AT_ONCE: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn approvals                                this project's
-  gdn approvals --all
-  gdn approvals a-7f3a9c21                     one call with all its arguments
-  gdn approvals --json | jq -r '.approvals[].approvalId'
+  gdn inbox approvals                                this project's
+  gdn inbox approvals --all
+  gdn inbox approvals a-7f3a9c21               one call with all its arguments
+  gdn inbox approvals --json | jq -r '.approvals[].approvalId'
 
 Tools that an agent lists with `approve: ask` run only after you approve the call. The call waits without
 a time limit, even across restarts of the agent and the daemon; the rest of its step continues.")]
@@ -41,7 +41,12 @@ pub(crate) struct ApprovalsArgs {
     #[arg(long)]
     all: bool,
     /// Only calls of this conversation
-    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    #[arg(
+        long = "conversation",
+        alias = "instance",
+        value_name = "KEY",
+        conflicts_with = "all"
+    )]
     instance: Option<InstanceKey>,
 }
 
@@ -49,8 +54,8 @@ pub(crate) struct ApprovalsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn approvals a-7f3a9c21                     review it first
-  gdn approve a-7f3a9c21
+  gdn inbox approvals a-7f3a9c21               review it first
+  gdn inbox approve a-7f3a9c21
 
 The first decision wins: a second one is refused with exit code 10.")]
 pub(crate) struct ApproveArgs {
@@ -63,8 +68,8 @@ pub(crate) struct ApproveArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn deny a-7f3a9c21
-  gdn deny a-7f3a9c21 --reason 'not on the main branch; make one of your own first'
+  gdn inbox deny a-7f3a9c21
+  gdn inbox deny a-7f3a9c21 --reason 'not on the main branch; make one of your own first'
 
 The turn continues: the model receives the denial with your reason.")]
 pub(crate) struct DenyArgs {
@@ -80,7 +85,8 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     if let Some(approval_id) = args.approval {
         return show(approval_id, context).await;
     }
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     if let Some(id) = &workspace_id {
         let key = args.instance.as_ref();
         names::check_conversation(key, &mut client, id, context).await?;
@@ -96,7 +102,7 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     let Some(first) = waiting.first() else {
         return output.data("No tool calls wait for approval.");
     };
-    output.data(table_of(&waiting, args.all, text::now()).render(output.canvas()))?;
+    output.data(table_of(&waiting, all, text::now()).render(output.canvas()))?;
     let id = &first.approval_id;
     output.note(format!(
         "Show one: {}\nApprove:  {}\nDeny:     {}",
@@ -173,7 +179,7 @@ fn fields_of(approval: &ApprovalInfo, now: Timestamp) -> Table {
 }
 
 /// Arguments of a call, one block for each, so that every line is visible.
-fn arguments(input: &Value) -> String {
+pub(super) fn arguments(input: &Value) -> String {
     let Value::Object(arguments) = input else {
         return text::quoted(&input.to_string());
     };

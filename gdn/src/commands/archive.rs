@@ -1,4 +1,4 @@
-//! `gdn instance export` and `gdn instance import`: move conversations between state roots.
+//! `gdn conversation export` and `gdn conversation import`: move conversations between state roots.
 
 use clap::Args;
 use std::fs::File;
@@ -22,8 +22,8 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn instance export order-17 -o order-17.jsonl
-  gdn instance export order-17 | gzip > order-17.jsonl.gz
+  gdn conversation export order-17 -o order-17.jsonl
+  gdn conversation export order-17 | gzip > order-17.jsonl.gz
 
 The file contains confirmed messages and the state of extensions, but not the work directory or waiting events.")]
 pub(crate) struct InstanceExportArgs {
@@ -45,8 +45,8 @@ pub(crate) struct InstanceExportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn instance import order-17.jsonl
-  gdn instance import order-17.jsonl --instance order-17-again --agent clerk
+  gdn conversation import order-17.jsonl
+  gdn conversation import order-17.jsonl --conversation order-17-again --agent clerk
 
 A truncated or modified file is refused, and nothing is created.")]
 pub(crate) struct InstanceImportArgs {
@@ -54,7 +54,7 @@ pub(crate) struct InstanceImportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// New name of the conversation [default: its exported name]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     instance: Option<InstanceKey>,
     /// Agent of the conversation [default: its exported agent]
     #[arg(long, value_name = "NAME")]
@@ -228,7 +228,7 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
         Failure::new(
             Exit::NotFound,
             format!("cannot read {}", args.file.display()),
-            "pass a file that `gdn instance export` wrote",
+            "pass a file that `gdn conversation export` wrote",
         )
         .caused_by(Some(&error))
     };
@@ -241,7 +241,7 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
     let head: ArchiveHeader = serde_json::from_slice(&line).map_err(|error| {
         let message = format!("{} is not an archive of a conversation", path.display());
         let hint =
-            "pass a file that `gdn instance export` wrote, decompressed if it was compressed";
+            "pass a file that `gdn conversation export` wrote, decompressed if it was compressed";
         Failure::new(Exit::Damaged, message, hint).caused_by(Some(&error))
     })?;
     let (mut client, workspace) = context.open().await?;

@@ -21,7 +21,7 @@ pub(crate) struct RecipientArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<AgentName>,
     /// The conversation [default: the swarm's `instanceKey`, or `main`]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     pub(crate) instance: Option<InstanceKey>,
 }
 
@@ -135,7 +135,10 @@ impl AgentInput {
         }
         if self.instance != self.usual {
             let key = shell_quoted(self.instance.as_str());
-            command.push_str(&format!(" --instance {}", key.as_deref().unwrap_or("KEY")));
+            command.push_str(&format!(
+                " --conversation {}",
+                key.as_deref().unwrap_or("KEY")
+            ));
         }
         for name in &self.named_images {
             let name = shell_quoted(name);

@@ -1,4 +1,4 @@
-//! `gdn audit`: conversations created, restarted and deleted, and decisions by people (`INST-6`, `SEC-5`).
+//! `gdn daemon audit`: conversations created, restarted and deleted, and decisions by people (`INST-6`, `SEC-5`).
 
 use clap::Args;
 use goondan_protocol::JsonObject;
@@ -19,9 +19,9 @@ const DEFAULT_AUDIT_RECORDS: usize = 50;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn audit                              this project's latest records
-  gdn audit --lines 1000
-  gdn audit --all --json | jq '.records[] | select(.record.event == \"instance.deleted\")'")]
+  gdn daemon audit                              this project's latest records
+  gdn daemon audit --lines 1000
+  gdn daemon audit --all --json | jq '.records[] | select(.record.event == \"instance.deleted\")'")]
 pub(crate) struct AuditArgs {
     /// Number of latest records
     #[arg(long, short = 'n', value_name = "N", default_value_t = DEFAULT_AUDIT_RECORDS)]

@@ -1,4 +1,4 @@
-//! `gdn bundle …`: an agent's changes to the configuration of its conversation, and their review.
+//! `gdn conversation bundle …`: an agent's changes to the configuration of its conversation, and their review.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::bundle::{BundleStatus, ChangesetInfo, ChangesetState, StatusResult};
@@ -27,37 +27,37 @@ pub(crate) enum BundleCommand {
     /// Show the active revision, its probation state, and the latest changesets
     #[command(after_help = "\
 Examples:
-  gdn bundle status
-  gdn bundle status telegram:42 --json | jq '.changesets[] | select(.state == \"waiting\")'")]
+  gdn conversation bundle status
+  gdn conversation bundle status telegram:42 --json | jq '.changesets[] | select(.state == \"waiting\")'")]
     Status(BundleKeyArgs),
     /// Show the outcome of each changeset, in order
     #[command(after_help = "\
 Examples:
-  gdn bundle log
-  gdn bundle log telegram:42")]
+  gdn conversation bundle log
+  gdn conversation bundle log telegram:42")]
     Log(BundleKeyArgs),
     /// Show a changeset: its pending decision, changes and reason
     #[command(after_help = "\
 Examples:
-  gdn bundle show 0199a2f1-….3-q0
-  gdn bundle show 0199a2f1-….3-q0 --key telegram:42")]
+  gdn conversation bundle show 0199a2f1-….3-q0
+  gdn conversation bundle show 0199a2f1-….3-q0 --key telegram:42")]
     Show(BundleChangesetArgs),
     /// Print a changeset as a patch
     #[command(after_help = "\
 Examples:
-  gdn bundle diff 0199a2f1-….3-q0 | git apply    apply it to the project")]
+  gdn conversation bundle diff 0199a2f1-….3-q0 | git apply  apply it to the project")]
     Diff(BundleChangesetArgs),
     /// Show the changeset of each file that differs from the project
     #[command(after_help = "\
 Examples:
-  gdn bundle blame")]
+  gdn conversation bundle blame")]
     Blame(BundleKeyArgs),
     /// Replay the latest turns with a changeset or revision before it is activated
     #[command(after_help = "\
 Examples:
-  gdn bundle rehearse 0199a2f1-….3-q0
-  gdn bundle rehearse 0199a2f1-….3-q0 --turns 50
-  gdn bundle rehearse 5f0c21…    a revision from `gdn bundle log`
+  gdn conversation bundle rehearse 0199a2f1-….3-q0
+  gdn conversation bundle rehearse 0199a2f1-….3-q0 --turns 50
+  gdn conversation bundle rehearse 5f0c21…    a revision from `gdn conversation bundle log`
 
 Replies and tool results are the recorded ones: no model is called, no tool runs, and nothing
 changes. Exits with 16 if something would stop working.")]
@@ -65,28 +65,28 @@ changes. Exits with 16 if something would stop working.")]
     /// Approve a pending changeset; it becomes active with the next step
     #[command(after_help = "\
 Examples:
-  gdn bundle approve 0199a2f1-….3-q0
+  gdn conversation bundle approve 0199a2f1-….3-q0
 
 The changeset is checked again, against the active revision. Then it is on probation, like any other.")]
     Approve(BundleDecideArgs),
     /// Reject a pending changeset
     #[command(after_help = "\
 Examples:
-  gdn bundle reject 0199a2f1-….3-q0 --reason 'keep the search tool'
+  gdn conversation bundle reject 0199a2f1-….3-q0 --reason 'keep the search tool'
 
 The agent receives the reason.")]
     Reject(BundleDecideArgs),
     /// Revert to a revision with the next step
     #[command(after_help = "\
 Examples:
-  gdn bundle revert                    the last proven revision or, if that is active, the project
-  gdn bundle revert --to 5f0c21…       a revision from `gdn bundle log`")]
+  gdn conversation bundle revert       the last proven revision or, if that is active, the project
+  gdn conversation bundle revert --to 5f0c21…       a revision from `gdn conversation bundle log`")]
     Revert(BundleRevertArgs),
     /// Pin the active revision; changesets are refused
     #[command(after_help = "\
 Examples:
-  gdn bundle pin
-  gdn bundle pin --off")]
+  gdn conversation bundle pin
+  gdn conversation bundle pin --off")]
     Pin(BundlePinArgs),
 }
 
@@ -311,13 +311,13 @@ fn note(what: &str, command: &str, key: &InstanceKey, context: &Context) {
     context.output.note(format!("{what}: {command}"));
 }
 
-/// Command line of `gdn bundle <command>` with the conversation in `--key`.
+/// Command line of `gdn conversation bundle <command>` with the conversation in `--key`.
 fn command_for(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     context.command(&format!("bundle {command} --key {key}"))
 }
 
-/// Command line of `gdn bundle <command>` with the conversation as its argument.
+/// Command line of `gdn conversation bundle <command>` with the conversation as its argument.
 fn command_of(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     context.command(&format!("bundle {command} {key}"))

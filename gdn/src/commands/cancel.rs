@@ -1,4 +1,4 @@
-//! `gdn cancel`: cancels a turn in progress.
+//! `gdn conversation cancel`: cancels a turn in progress.
 
 use clap::Args;
 use goondan_protocol::control::{CancelEvent, EventInfo, EventStanding, ListEvents};
@@ -16,9 +16,9 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn cancel                             the only turn that is in progress
-  gdn cancel --instance ann              the turn in this conversation
-  gdn cancel 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6   the turn of this event, or the event if it waits
+  gdn conversation cancel                             the only turn that is in progress
+  gdn conversation cancel --conversation ann  the turn in this conversation
+  gdn conversation cancel 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6  the turn of this event, or the event if it waits
 
 Stops the agent's tools and drops model calls. Completed work of the turn stays in the conversation;
 a tool call without a result gets the result that it was canceled.")]
@@ -27,7 +27,7 @@ pub(crate) struct CancelArgs {
     #[arg(value_name = "EVENT")]
     event: Option<EventId>,
     /// The conversation; optional if only one turn is in progress
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     instance: Option<InstanceKey>,
 }
 
@@ -115,7 +115,7 @@ async fn find(
         (several, _) => Err(Failure::new(
             Exit::Usage,
             format!("{several} turns are in progress"),
-            format!("select one with `--instance KEY`; list them: `{list}`"),
+            format!("select one with `--conversation KEY`; list them: `{list}`"),
         )),
     }
 }

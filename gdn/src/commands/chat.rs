@@ -8,17 +8,20 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use goondan_protocol::control::{SendResult, WorkspaceInfo};
+use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::control::{
+    ApprovalInfo, DecideApproval, ListApprovals, Method, SendResult, WorkspaceInfo,
+};
 use goondan_protocol::ids::{EventId, InstanceKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::arrivals::{Arrival, ChatProgress};
 use self::editor::EditorInput;
-use self::lines::{ChatInput, InputLines, parse};
+use self::lines::{ChatInput, InputLines, decision, parse};
 use super::ask::{AgentInput, RecipientArgs, is_shown, reply_of};
 use super::transcript::{self, Transcript};
-use super::{approval, cancel, names, turns};
+use super::{approval, cancel, images, instance, names, rewind, turns, usage};
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -32,7 +35,7 @@ use crate::schemas;
 #[command(after_help = "\
 Examples:
   gdn chat
-  gdn chat --agent clerk --instance order-17
+  gdn chat --agent clerk --conversation order-17
   gdn chat < questions.txt               one answer per line
 
 In the chat: /history shows the conversation, /help the commands and keys, /quit or Ctrl-D ends it.
@@ -65,9 +68,15 @@ const LOSSES_MAX: u32 = 20;
 
 const HELP: &str = "\
 /history [N]   show the latest messages of this conversation
+/status        show its state
+/budget        show the budgets of the project
+/rewind [ID]   list its checkpoints, or roll it back to one
+/attach FILE   send an image, a file or URL, with the next message
+/approve       approve the tool call that waits (or: y)
+/deny [REASON] deny it (or: n)
 /help          show this
 /quit          end (so does Ctrl-D)
-Ctrl-C         stop waiting for the answer; again: cancel the turn
+Ctrl-C         stop waiting for the answer, for example to approve a call; again: cancel the turn
 //text         send a text that starts with a slash";
 
 /// Additional keys of the line editor.
@@ -92,6 +101,7 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
         seen: ChatProgress::nothing(text::now()),
         failed: None,
         has_interrupted: false,
+        attached: Vec::new(),
     };
     let (arrivals, arrived) = mpsc::unbounded_channel();
     match session.lines.are_edited() {
@@ -145,6 +155,8 @@ struct ChatSession<'a> {
     failed: Option<Failure>,
     /// True if the latest input was Ctrl-C.
     has_interrupted: bool,
+    /// Images for the next message: files and URLs.
+    attached: Vec<String>,
 }
 
 impl ChatSession<'_> {
@@ -333,6 +345,11 @@ impl ChatSession<'_> {
                 output.note("Press Ctrl-C again or Ctrl-D to end the chat.");
                 return Ok(LoopStep::Continue);
             }
+            // Pressed twice in an editor, this is the usual way to leave.
+            (EditorInput::Interrupted, None) if self.lines.are_edited() => {
+                self.end_line();
+                return Ok(LoopStep::End);
+            }
             (EditorInput::Interrupted, None) => {
                 self.end_line();
                 return Err(ended());
@@ -347,7 +364,21 @@ impl ChatSession<'_> {
                 output.note(format!("Unknown command: {line}\n{}", self.help()));
             }
             ChatInput::History(limit) => self.history(limit).await?,
-            ChatInput::Say(text) => self.say(text, interrupt).await?,
+            ChatInput::Status => instance::show_of(self.conversation(), self.context).await?,
+            ChatInput::Budget => usage::show_budgets(self.context).await?,
+            ChatInput::Rewind(to) => {
+                rewind::in_chat(self.conversation(), to.map(str::to_owned), self.context).await?;
+            }
+            ChatInput::Attach(image) => self.attach(image)?,
+            ChatInput::Approve => self.decide_pending(true, "").await?,
+            ChatInput::Deny(reason) => self.decide_pending(false, reason).await?,
+            ChatInput::Say(text) => match decision(text).filter(|_| self.lines.are_edited()) {
+                Some(is_yes) => match self.pending().await? {
+                    Some(call) => self.decide(call, is_yes, "").await?,
+                    None => self.say(text, interrupt).await?,
+                },
+                None => self.say(text, interrupt).await?,
+            },
         }
         Ok(LoopStep::Continue)
     }
@@ -357,6 +388,81 @@ impl ChatSession<'_> {
             true => format!("{HELP}\n{KEYS}"),
             false => HELP.to_owned(),
         }
+    }
+
+    /// Attaches an image to the next message, if it can be read now.
+    fn attach(&mut self, image: &str) -> Result<(), Failure> {
+        let mut all = self.attached.clone();
+        all.push(image.to_owned());
+        images::read(&all)?;
+        self.attached = all;
+        let count = text::count(self.attached.len(), "image");
+        let output = self.context.output;
+        output.note(format!("{count} will be sent with the next message."));
+        Ok(())
+    }
+
+    /// Sends a request. A lost connection does not end the chat.
+    async fn request<M: Method>(&mut self, request: M) -> Result<M::Output, Failure> {
+        let mut client = self.connected(None).await?;
+        match client.change(request).await {
+            Err(error) if error.is_lost() => Err(Failure::of(
+                Exit::TryAgain,
+                &error,
+                "try again when the daemon is back",
+            )),
+            answered => {
+                self.client = Some(client);
+                Ok(answered?)
+            }
+        }
+    }
+
+    /// The oldest tool call of the conversation that waits for approval.
+    async fn pending(&mut self) -> Result<Option<ApprovalInfo>, Failure> {
+        let list = ListApprovals {
+            workspace_id: Some(self.workspace.workspace_id.clone()),
+            instance_key: Some(self.conversation()),
+            after: None,
+            limit: Some(1),
+        };
+        Ok(self.request(list).await?.approvals.into_iter().next())
+    }
+
+    async fn decide_pending(&mut self, is_yes: bool, reason: &str) -> Result<(), Failure> {
+        match self.pending().await? {
+            Some(call) => self.decide(call, is_yes, reason).await,
+            None => {
+                let output = self.context.output;
+                output.note("No tool call of this conversation waits for approval.");
+                Ok(())
+            }
+        }
+    }
+
+    async fn decide(
+        &mut self,
+        call: ApprovalInfo,
+        is_yes: bool,
+        reason: &str,
+    ) -> Result<(), Failure> {
+        let (decision, word) = match is_yes {
+            true => (ApprovalDecision::Approved, "Approved"),
+            false => (ApprovalDecision::Denied, "Denied"),
+        };
+        let decide = DecideApproval {
+            workspace_id: call.workspace_id,
+            approval_id: call.approval_id,
+            decision,
+            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+        };
+        self.request(decide).await?;
+        self.context.output.note(format!(
+            "{word}: {} {}",
+            text::one_line(&call.tool_name),
+            text::one_line(&call.summary)
+        ));
+        Ok(())
     }
 
     async fn history(&mut self, limit: usize) -> Result<(), Failure> {
@@ -378,13 +484,17 @@ impl ChatSession<'_> {
     }
 
     async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Result<(), Failure> {
+        let attached = std::mem::take(&mut self.attached);
+        // An image that became unreadable is not attached to later messages.
+        let images = images::read(&attached)?;
         let question = AgentInput::new(
             &self.workspace,
             self.to.agent.clone(),
             self.to.instance.clone(),
             text.to_owned(),
             None,
-        )?;
+        )?
+        .with_images(attached, images);
         self.seen.ask(question.event_id().clone());
         let output = self.context.output;
         let (sent, is_shown) = tokio::select! {

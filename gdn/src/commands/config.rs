@@ -7,7 +7,14 @@ use std::path::Path;
 use goondan_config::{Diagnostics, Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
-use super::offline_project::ReadArgs;
+use super::import::ImportArgs;
+use super::migrate::MigrateArgs;
+use super::offline_project::{ReadArgs, SwarmArg};
+use super::reload::ReloadArgs;
+use super::run::swarms;
+use super::schema::SchemaArgs;
+use super::types::TypesArgs;
+use super::{import, migrate, reload, schema, types};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -16,7 +23,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Inspect a project's configuration
+/// Show, reload and migrate a project's configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every effective setting, including defaults, and its origin
@@ -35,12 +42,19 @@ Examples:
 
 Values are printed as they are written, secrets included.")]
     Expand(ConfigExpandArgs),
+    Reload(ReloadArgs),
+    Migrate(MigrateArgs),
+    Import(ImportArgs),
+    Schema(SchemaArgs),
+    Types(TypesArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
     #[command(flatten)]
     project: ReadArgs,
+    #[command(flatten)]
+    swarm: SwarmArg,
 }
 
 #[derive(Debug, Args)]
@@ -55,8 +69,13 @@ const MASK: &str = "••••••";
 /// Maximum display width of a value in the table; `--json` prints it in full.
 const VALUE_COLUMNS: usize = 60;
 
-pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
     match command {
+        ConfigCommand::Reload(args) => reload::run(args, context).await,
+        ConfigCommand::Migrate(args) => migrate::run(args, context),
+        ConfigCommand::Import(args) => import::run(args, context),
+        ConfigCommand::Schema(args) => schema::run(args, context),
+        ConfigCommand::Types(args) => types::run(args, context),
         ConfigCommand::Show(args) => show(args, context),
         ConfigCommand::Expand(args) => {
             let read = |root: &Path, loader: Loader<'_>| expand(root, &loader, context);
@@ -89,7 +108,10 @@ fn invalid(root: &Path, problems: &Diagnostics) -> Failure {
 }
 
 fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
-    let read = |root: &Path, loader: Loader<'_>| show_settings(root, &loader, context);
+    let read = |root: &Path, loader: Loader<'_>| {
+        let loader = args.swarm.apply(loader);
+        show_settings(root, &loader, context)
+    };
     args.project.with_loader(context, read)
 }
 
@@ -98,14 +120,24 @@ fn show_settings(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<
         .effective(root)
         .map_err(|problems| invalid(root, &problems))?;
     let output = context.output;
+    let bundle = loader.load(root).bundle.ok();
+    let swarm = bundle.as_ref().and_then(|bundle| bundle.swarm.as_ref());
+    let idle = bundle.as_ref().map(|bundle| bundle.idle_swarms.as_slice());
+    let idle = idle.unwrap_or_default();
     output.object(
         schemas::CONFIG_SHOW,
         &json!({
             "projectRoot": root,
+            "swarm": swarm,
+            "idleSwarms": idle,
             "settings": settings.iter().map(setting_json).collect::<Vec<_>>(),
         }),
     )?;
-    output.data(table(&settings).render(output.canvas()))
+    output.data(table(&settings).render(output.canvas()))?;
+    if let Some(swarm) = swarm.filter(|_| !idle.is_empty()) {
+        output.note(format!("Swarm: {}", swarms(swarm, idle)));
+    }
+    Ok(())
 }
 
 fn table(settings: &[Setting]) -> Table {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use goondan_config::{Loader, ProcessEnvironment};
 use goondan_protocol::control::{
@@ -19,7 +19,7 @@ use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
-use crate::project;
+use crate::project::{self, ProjectChoice};
 
 /// Opens a workspace. Asks for the secrets it names that are not allowed yet, and for undecided
 /// permissions, if stdin is a terminal. The permissions in `allow` are allowed.
@@ -43,11 +43,11 @@ pub(super) async fn open(
     if !is_undecided {
         return Ok(opened?);
     }
-    let env_files = match &opened {
-        Ok(info) => info.env_files.clone(),
-        Err(_) => open.env_files.clone().unwrap_or_default(),
+    let choice = match &opened {
+        Ok(info) => ProjectChoice::of_workspace(info),
+        Err(_) => ProjectChoice::of_request(&open),
     };
-    let requests = permission_requests::requests(&open.project_root, &env_files, context);
+    let requests = permission_requests::requests(&open.project_root, &choice, context);
     if opened.is_err() && !permission_requests::is_outgrown(&requests) {
         return Ok(opened?);
     }
@@ -85,18 +85,18 @@ fn is_wanting(error: &CallError) -> bool {
 /// the user agrees, a background daemon is started to record the consent and stopped afterwards.
 pub(super) async fn before_foreground(
     project_root: &Path,
-    env_files: &[PathBuf],
+    choice: &ProjectChoice,
     allow: &[WorkspacePermission],
     context: &Context,
 ) -> Result<(), Failure> {
     context.check_format()?;
-    let wanted = wanted(project_root, env_files, context);
+    let wanted = wanted(project_root, choice, context);
     // If a daemon already runs, the start itself fails with that error.
     if daemon::attach(&context.state_root).await?.is_some() {
         return Ok(());
     }
     if wanted.is_empty() {
-        return permissions_before_foreground(project_root, env_files, allow, context).await;
+        return permissions_before_foreground(project_root, choice, allow, context).await;
     }
     let names: Vec<String> = wanted.keys().map(|name| format!("Secret/{name}")).collect();
     let refused = Failure::new(
@@ -110,7 +110,7 @@ pub(super) async fn before_foreground(
         client.change(allow).await?;
     }
     // The configuration could not be read in full before.
-    let requests = permission_requests::requests(project_root, env_files, context);
+    let requests = permission_requests::requests(project_root, choice, context);
     let decisions = permission_requests::ask(&requests, allow, project_root, context)?;
     permission_requests::store(&mut client, decisions, context).await?;
     shutdown::stop(client, None, context).await
@@ -118,11 +118,11 @@ pub(super) async fn before_foreground(
 
 async fn permissions_before_foreground(
     project_root: &Path,
-    env_files: &[PathBuf],
+    choice: &ProjectChoice,
     allow: &[WorkspacePermission],
     context: &Context,
 ) -> Result<(), Failure> {
-    let requests = permission_requests::requests(project_root, env_files, context);
+    let requests = permission_requests::requests(project_root, choice, context);
     let decisions = permission_requests::ask(&requests, allow, project_root, context)?;
     if decisions.is_empty() {
         return Ok(());
@@ -141,8 +141,7 @@ async fn ask(
     context: &Context,
 ) -> Result<(), Failure> {
     let project_root = open.project_root.as_path();
-    let env_files = open.env_files.as_deref().unwrap_or_default();
-    let wanted = wanted(project_root, env_files, context);
+    let wanted = wanted(project_root, &ProjectChoice::of_request(open), context);
     for allow in agreed(&wanted, project_root, refused.into(), context)? {
         client.change(allow).await?;
     }
@@ -211,14 +210,14 @@ fn command(name: &SecretName, project_root: &Path, context: &Context) -> String 
 /// Secrets that a project names and may not use, with the resources that reference them.
 fn wanted(
     project_root: &Path,
-    env_files: &[PathBuf],
+    choice: &ProjectChoice,
     context: &Context,
 ) -> BTreeMap<SecretName, Vec<String>> {
     let vault = context.vault();
     let project = project::identity(project_root);
     let secrets = SecretReader::new(&vault, &project);
-    let loaded = Loader::new(&ProcessEnvironment)
-        .with_env_files(env_files)
+    let loaded = choice
+        .apply(Loader::new(&ProcessEnvironment))
         .with_secrets(&secrets)
         .load(project_root);
     let refused = loaded.secrets.refused().iter();

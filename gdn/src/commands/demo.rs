@@ -154,6 +154,7 @@ async fn play(
         project_root: project.to_owned(),
         watch: None,
         env_files: None,
+        swarm: None,
     };
     let info = client.change(open).await?;
     if let Some(problem) = info.problem {

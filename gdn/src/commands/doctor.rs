@@ -37,6 +37,9 @@ pub(crate) struct DoctorArgs {
     /// Show the proxies and certificate authorities, and connect to the project's servers; no data is sent
     #[arg(long)]
     network: bool,
+    /// Has no effect, because `gdn doctor` changes nothing
+    #[arg(long, hide = true)]
+    fix: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,10 +51,16 @@ struct DoctorReport {
 }
 
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Failure> {
+    if args.fix {
+        let note =
+            "`--fix` has no effect: `gdn doctor` prints the command that fixes each problem.";
+        context.output.note(note);
+    }
     let mut findings = goondan_checks::programs();
     findings.extend(goondan_checks::state_root(context));
     findings.extend(goondan_checks::upgrade());
     findings.push(goondan_checks::daemon(context).await);
+    findings.extend(goondan_checks::models(context).await);
     findings.extend(goondan_checks::service(context));
     findings.extend(goondan_checks::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));

@@ -1,5 +1,6 @@
 //! `gdn event …`: queued, delayed and parked events.
 
+mod inject;
 mod queue_control;
 
 use clap::{Args, Subcommand};
@@ -11,9 +12,12 @@ use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::shell::shell_quoted;
 use serde_json::json;
 
+use self::inject::EventInjectArgs;
 use self::queue_control::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
 use super::confirm::confirm;
-use super::names;
+use super::schedule::ScheduleCommand;
+use super::trace::TraceArgs;
+use super::{names, schedule, trace};
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,9 +27,18 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List and control the queued events of agents
+/// List and control the queued events of agents, and schedule new ones
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
+    /// Send a message to an agent at a later time
+    #[command(after_help = "\
+Examples:
+  gdn event inject --at 09:30 \"Summarize the open pull requests\"
+  gdn event inject --at 2h --conversation customer-7 \"Ask whether it works now\"
+  gdn event inject --cron '0 8 * * MON-FRI' --time-zone Europe/Berlin \"Write the report\"
+
+It survives restarts; if nothing runs at that time, it follows when the daemon runs again.")]
+    Inject(EventInjectArgs),
     /// List the events that are queued, in progress, paused or parked
     #[command(after_help = "\
 Examples:
@@ -45,13 +58,13 @@ Examples:
 Examples:
   gdn event drop 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6 --yes
 
-To end an event whose turn has started, use `gdn cancel`.")]
+To end an event whose turn has started, use `gdn conversation cancel`.")]
     Drop(EventDropArgs),
     /// Pause queued events until they are resumed; other events continue
     #[command(after_help = "\
 Examples:
   gdn event pause 01a20056-d8ea-74ff-86b8-2a82fbfe8ae6
-  gdn event pause --all --instance customer-7    all waiting events of a conversation")]
+  gdn event pause --all --conversation customer-7    all waiting events of a conversation")]
     Pause(EventPauseArgs),
     /// Resume paused events at their place in the queue
     #[command(after_help = "\
@@ -67,12 +80,15 @@ Examples:
 
 No event can move before the one whose turn has started.")]
     Move(EventMoveArgs),
+    Trace(TraceArgs),
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventListArgs {
     /// Only events of this conversation
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     instance: Option<InstanceKey>,
     /// Only parked events
     #[arg(long)]
@@ -101,6 +117,9 @@ pub(crate) struct EventDropArgs {
 
 pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), Failure> {
     match command {
+        EventCommand::Inject(args) => inject::run(args, context).await,
+        EventCommand::Trace(args) => trace::run(args, context).await,
+        EventCommand::Schedule(args) => schedule::run(args, context).await,
         EventCommand::List(args) => list(args, context).await,
         EventCommand::Retry(args) => retry(args, context).await,
         EventCommand::Drop(args) => give_up(args, context).await,
@@ -302,7 +321,7 @@ async fn find(
 /// Failure for an event whose turn has begun.
 fn begun(event: &EventInfo, context: &Context) -> Failure {
     let key = shell_quoted(event.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-    let hint = context.command(&format!("cancel --instance {key} {}", event.event_id));
+    let hint = context.command(&format!("cancel --conversation {key} {}", event.event_id));
     Failure::new(
         Exit::Conflict,
         format!("the turn of event `{}` has started", event.event_id),

@@ -1,4 +1,4 @@
-//! `gdn forget`: removes a project and its data.
+//! `gdn workspace forget`: removes a project and its data.
 
 use clap::Args;
 use std::collections::BTreeSet;
@@ -26,9 +26,9 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn forget
-  gdn forget --delete                    and delete its conversations
-  gdn forget --workspace home_me_swarm__swarm   one whose project was deleted
+  gdn workspace forget
+  gdn workspace forget --delete          and delete its conversations
+  gdn workspace forget --workspace home_me_swarm__swarm  one whose project was deleted
 
 Needs the daemon, and starts it if none runs.")]
 pub(crate) struct ForgetArgs {

@@ -1,4 +1,4 @@
-//! Runtime events as text, for `gdn watch` and `gdn top`.
+//! Runtime events as text, for `gdn workspace watch` and `gdn top`.
 
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 
@@ -163,7 +163,7 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
             (weight, format!("turn {outcome}, for event {event_id}"))
         }
         Event::QuestionAsked { question_id, .. } => {
-            let what = format!("waits for an answer: gdn question show {question_id}");
+            let what = format!("waits for an answer: gdn inbox question show {question_id}");
             (WARN, what)
         }
         Event::QuestionClosed {
@@ -206,7 +206,7 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
             tool_name,
             ..
         } => {
-            let settle = format!("gdn settle {instance_key} {call}");
+            let settle = format!("gdn inbox settle {instance_key} {call}");
             let what =
                 format!("{tool_name} was interrupted, outcome unknown: check it, then {settle}");
             (style::WARN, what)
@@ -220,6 +220,11 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
         Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
         Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
         Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
+        Event::ScheduleChanged {
+            schedule_id,
+            change,
+            ..
+        } => (PLAIN, format!("schedule {schedule_id} {}", change.as_str())),
         // Unreachable, because client and daemon have the same version.
         other => (PLAIN, format!("{other:?}")),
     }
@@ -234,8 +239,9 @@ fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
             ..
         } => {
             let id = approval_id;
-            let what =
-                format!("{tool_name} waits for approval: gdn approve {id}, or gdn deny {id}");
+            let what = format!(
+                "{tool_name} waits for approval: gdn inbox approve {id}, or gdn inbox deny {id}"
+            );
             (WARN, what)
         }
         Event::ApprovalClosed {

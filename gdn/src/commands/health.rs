@@ -1,8 +1,8 @@
-//! Health problems as reported by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
+//! Health problems as reported by `gdn daemon status`, `gdn ps` and their exit codes (`OBS-6`).
 
 use goondan_protocol::control::{
-    DaemonStatus, ProcessState, Readiness, ReplicationStall, UnhealthyProcess, WorkspaceInfo,
-    WorkspacePermission,
+    DaemonStatus, ModelFailures, ProcessState, Readiness, ReplicationStall, UnhealthyProcess,
+    WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
@@ -75,6 +75,13 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Healt
     for (model, reason) in &workspace.suspended {
         warn(format!(": model {model}: {}", text::one_line(reason)));
     }
+    for (model, failures) in &workspace.failing {
+        let (lasting, show) = (
+            failing(model.as_str(), failures),
+            settings_of(workspace, context),
+        );
+        warn(format!(": {lasting}; source of the value: `{show}`"));
+    }
     if workspace.parked_events > 0 {
         warn(format!(": {}", parked(workspace)));
     }
@@ -130,6 +137,9 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<H
             WorkspacePermission::Network => {
                 "connector modules have no network, because no person has decided"
             }
+            WorkspacePermission::Packages => {
+                "servers are not downloaded, because no person has decided"
+            }
         };
         texts.push(format!(": {effect}: `{allow}`, or `deny`"));
     }
@@ -167,6 +177,26 @@ pub(super) fn unacknowledged(silence: &ReplicationStall) -> String {
     let age = text::age(silence.since, text::now());
     let reason = text::one_line(&silence.reason);
     format!("nothing is acknowledged for {age}: {reason}")
+}
+
+/// `model voice: 12 calls in a row failed in 11 min: … answered 401; check the apiKey of …`.
+pub(super) fn failing(model: &str, failures: &ModelFailures) -> String {
+    let age = text::age(failures.since, text::now());
+    let next = failures.suggestion.iter();
+    let next: String = next.map(|next| format!("; {next}")).collect();
+    let reason = format!("{}{next}", failures.reason);
+    format!(
+        "model {model}: {} calls in a row failed in {age}: {}",
+        failures.calls,
+        text::one_line(&reason)
+    )
+}
+
+/// Command that shows where the settings of a workspace come from.
+pub(super) fn settings_of(workspace: &WorkspaceInfo, context: &Context) -> String {
+    let root = shell_quoted(&workspace.project_root.to_string_lossy());
+    let root = root.unwrap_or_else(|| "DIR".to_owned());
+    context.daemon_command(&format!("config show {root}"))
 }
 
 /// `2 events are parked: their turns crash whoever works on them`.
@@ -243,6 +273,10 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
         let list = context.daemon_command(&list);
         hints.push(format!("list parked events with the reason: `{list}`"));
     }
+    if unwell.iter().any(|w| !w.failing.is_empty()) {
+        let logs = context.daemon_command("logs --all");
+        hints.push(format!("check the credentials of the models: `{logs}`"));
+    }
     let mut failure = Failure::new(Exit::Degraded, message, hints.join("; "));
     failure.causes = unwell
         .iter()
@@ -253,7 +287,9 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
             let parked = (workspace.parked_events > 0).then(|| parked(workspace));
             let silence = workspace.unacknowledged.as_ref().map(unacknowledged);
             let problem = problem.map(str::to_owned).chain(silence);
-            problem.chain(processes).chain(parked)
+            let models = workspace.failing.iter();
+            let models = models.map(|(model, failures)| failing(model.as_str(), failures));
+            problem.chain(processes).chain(models).chain(parked)
         })
         .filter(|_| context.output.is_json())
         .collect();

@@ -1,80 +1,111 @@
 //! `gdn init`: creates a Project Root (`ROOT-3`).
+//!
+//! * `detect` — programs, keys and models of this machine; `prompt` — asks a person.
+//! * `answers` — combines flags, answers and what was detected; `plan` — files of the project. Neither does I/O.
 
-use clap::{Args, ValueEnum};
+mod answers;
+mod detect;
+mod offers;
+mod plan;
+mod prompt;
+
+use clap::Args;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use goondan_config::{HostMachine as _, LocalMachine};
+use goondan_config::{
+    Diagnostic, HostMachine as _, Loader, LocalMachine, ProcessEnvironment, ProjectCheck, codes,
+};
+use goondan_packages::PackageName;
+use goondan_protocol::control::SetSecret;
+use goondan_protocol::ids::{SecretKey, SecretName};
 use goondan_protocol::sandbox::Level;
+use goondan_protocol::secret::SecretValue;
+use goondan_vault::SecretReader;
 use serde_json::json;
 
+use self::answers::{Answers, KeyFlag, KeySource, ModelChoice, Provider, Rest, Template, collect};
+use self::detect::Detected;
+use self::offers::CodingProgram;
+use self::plan::ProjectFile;
+use self::prompt::TerminalUser;
+use super::attach::attach_or_start;
+use super::run::{self, RunArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::text::shell_quoted;
+use crate::output::style;
+use crate::output::text::{printable, shell_quoted};
+use crate::project::{self, PROJECT_FILE};
 use crate::schemas;
 
 /// Create a new project that is ready to run
-#[derive(Debug, Args)]
+///
+/// On a terminal, asks for everything that no option answers.
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   gdn init my-swarm       create a project in ./my-swarm
   gdn init team --template multi-agent
   gdn init                the same in this directory
-  gdn init --no-git .     without a git repository")]
+  gdn init bot --yes      ask nothing: use the keys and models of this machine, and run it
+  gdn init bot --template webhook --model ollama/qwen3:8b --key later --no-run
+  gdn init --no-git .     without a git repository
+
+Templates: assistant, coding-task, telegram, webhook, two-agents; on a script: default, multi-agent, package, minimal.
+Models: anthropic, openai, google, ollama or scripted, and PROVIDER/NAME for another one than the default.")]
 pub(crate) struct InitArgs {
     /// Directory of the project
     #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// Template: default, multi-agent, package or minimal
-    #[arg(
-        long,
-        short = 't',
-        value_name = "NAME",
-        default_value = "default",
-        hide_possible_values = true
-    )]
-    template: Template,
+    /// Template, see below [default: asks; `default` without a terminal, `assistant` with `--yes`]
+    #[arg(long, short = 't', value_name = "NAME", hide_possible_values = true)]
+    template: Option<Template>,
+    /// Model of the agents, as PROVIDER or PROVIDER/NAME
+    #[arg(long, value_name = "MODEL")]
+    model: Option<ModelChoice>,
+    /// Coding agent of the template `coding-task`: claude, codex or gemini
+    #[arg(long, value_name = "PROGRAM", hide_possible_values = true)]
+    coding_agent: Option<CodingProgram>,
+    /// Source of the keys: `store` (of the environment, encrypted), `env` (each time) or `later`
+    #[arg(long, value_name = "SOURCE", hide_possible_values = true)]
+    key: Option<KeyFlag>,
+    /// Chat that may talk to the bot of the template `telegram` (can be repeated)
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    telegram_chat: Vec<i64>,
+    /// Run the project
+    #[arg(long, conflicts_with = "no_run")]
+    run: bool,
+    /// Do not run the project
+    #[arg(long)]
+    no_run: bool,
+    /// Ask nothing, and use the keys and models of this machine
+    #[arg(long, short)]
+    yes: bool,
     /// Do not create a git repository
-    #[arg(long)]
+    #[arg(long, overrides_with = "git")]
     no_git: bool,
+    /// Create a git repository, which is the default
+    #[arg(long, hide = true)]
+    git: bool,
     /// Overwrite existing files
-    #[arg(long)]
+    #[arg(long, short)]
     force: bool,
+    /// Name of the package [default: the directory's name]
+    #[arg(long, short, value_name = "NAME", alias = "package", value_parser = parse_name)]
+    name: Option<String>,
 }
 
-/// Template of a new project.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Template {
-    /// One agent with tools.
-    Default,
-    /// Three agents, and a webhook that selects one.
-    MultiAgent,
-    /// Tools for other projects, and an agent to try them with.
-    Package,
-    /// One file, one agent.
-    Minimal,
-    /// One agent with tools and an Anthropic model, which needs a key.
-    Assistant,
-}
-
-impl Template {
-    /// Name on the command line, and directory of the template's files.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::MultiAgent => "multi-agent",
-            Self::Package => "package",
-            Self::Minimal => "minimal",
-            Self::Assistant => "assistant",
-        }
+/// Checks the name of a package.
+fn parse_name(name: &str) -> Result<String, String> {
+    match name.parse::<PackageName>() {
+        Ok(_) => Ok(name.to_owned()),
+        Err(error) => Err(format!("{error}, such as my-swarm or @me/my-swarm")),
     }
 }
-
-/// Placeholder for the package's name in the templates.
-const PACKAGE_NAME: &str = "PACKAGE_NAME";
 
 /// Package name if the directory's name does not yield one.
 const DEFAULT_PACKAGE: &str = "my-swarm";
@@ -82,68 +113,18 @@ const DEFAULT_PACKAGE: &str = "my-swarm";
 /// Maximum length of a package name derived from a directory's name, in bytes.
 const PACKAGE_NAME_MAX_BYTES: usize = 64;
 
-/// Placeholder for the goondan version in the templates.
-const VERSION: &str = "GOONDAN_VERSION";
-
-/// Placeholder for the confinement level in the templates.
-const SANDBOX_LEVEL: &str = "SANDBOX_LEVEL";
-
-/// A file of a template: path in the project, and text.
-type File = (&'static str, &'static str);
-
-macro_rules! files {
-    ($template:literal: $($path:literal),* $(,)?) => {
-        &[$((
-            $path,
-            include_str!(concat!("../../templates/", $template, "/", $path)),
-        )),*]
-    };
-}
-
-/// Files of a new project, in the order they are written. `goondan.yaml` is last because it makes the directory a
-/// project.
-fn files(template: Template) -> &'static [File] {
-    match template {
-        Template::Default => files!("default":
-            "prompts/assistant.md",
-            "scripts/assistant.yaml",
-            "goondan.yaml",
-        ),
-        Template::MultiAgent => files!("multi-agent":
-            "prompts/desk.md",
-            "prompts/librarian.md",
-            "prompts/operator.md",
-            "resources/agents/desk.yaml",
-            "resources/agents/librarian.yaml",
-            "resources/agents/operator.yaml",
-            "scripts/desk.yaml",
-            "scripts/librarian.yaml",
-            "scripts/operator.yaml",
-            "goondan.yaml",
-        ),
-        Template::Package => files!("package":
-            "README.md",
-            "prompts/tester.md",
-            "resources/tools/look.yaml",
-            "resources/tools/shell.yaml",
-            "scripts/tester.yaml",
-            "goondan.yaml",
-        ),
-        Template::Minimal => files!("minimal": "goondan.yaml"),
-        Template::Assistant => files!("assistant": "prompts/assistant.md", "goondan.yaml"),
-    }
-}
-
 /// An existing file is kept, because it belongs to the user.
 const GITIGNORE: (&str, &str) = (".gitignore", include_str!("../../templates/gitignore"));
 
-/// Reads the provider's key without echo, for the project in the current directory.
-const ASK_FOR_KEY: &str = "  gdn secret set anthropic apiKey --for .    asks for your key\n";
+/// JSON Schema of both forms of `goondan.yaml`, for editors. The templates name it in their first line.
+pub(super) const SCHEMA_FILE: &str = "goondan.schema.json";
 
 #[derive(Debug, thiserror::Error)]
 enum InitError {
     #[error("{} already exists", listed(files))]
     Exists { files: Vec<PathBuf> },
+    #[error("the path {} is not UTF-8 text", dir.display())]
+    NotText { dir: PathBuf },
     #[error("cannot create the directory {}", dir.display())]
     MakeDirectory {
         dir: PathBuf,
@@ -166,25 +147,40 @@ fn listed(files: &[PathBuf]) -> String {
     files.join(", ")
 }
 
-pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
+    context.check_format()?;
+    let existing = args.path.join(PROJECT_FILE);
+    if !args.force && existing.symlink_metadata().is_ok() {
+        let files = vec![existing];
+        return Err(failure(&InitError::Exists { files }, &args.path));
+    }
+    let is_terminal = output.is_interactive() && std::io::stdin().is_terminal();
+    let (answers, detected) = answers(args, is_terminal, context)?;
     let level = strictest(&context.machine());
-    let made = create(&args.path, args.template, level, args.force)
+    let home = std::env::home_dir();
+    let files = |package: &str| plan::files(&answers, &detected, home.as_deref(), package, level);
+    let made = create(&args.path, args.name.as_deref(), files, args.force)
         .map_err(|error| failure(&error, &args.path))?;
     let git = if args.no_git {
         Git::NotWanted
     } else {
         init_git(&made.root)
     };
+    let stored = store_keys(&answers, &made.root, context).await?;
+    let problems = problems(&made.root, context);
     output.object(
         schemas::INIT,
         &json!({
             "projectRoot": made.root,
             "package": made.package,
-            "template": args.template.name(),
+            "template": answers.template.name(),
+            "model": answers.model.as_ref().map(|it| it.provider.name()),
             "files": made.files,
             "kept": made.kept,
             "git": git == Git::Made,
+            "secrets": stored,
+            "valid": problems.is_empty(),
         }),
     )?;
     output.data(format!(
@@ -203,6 +199,11 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
         Git::NotWanted | Git::Inside => {}
         Git::Failed => output.note("No git repository was created: `git init` failed."),
     }
+    for secret in &stored {
+        output.note(format!(
+            "Stored Secret/{secret}, encrypted; this project can use it."
+        ));
+    }
     match level {
         Level::Full => {}
         Level::Landlock => output.note(
@@ -215,11 +216,123 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
             "\nThis machine cannot confine programs, so the project uses no sandbox: programs of its agents have all your rights. `gdn doctor` shows the reason.",
         ),
     }
-    output.note(format!(
-        "\nNext:\n{}",
-        next_commands(&args.path, args.template)
-    ));
+    let is_waiting = answers
+        .keys
+        .iter()
+        .any(|key| key.source == KeySource::Later);
+    for problem in &problems {
+        // The next commands below set a missing key.
+        if !(is_waiting && is_about_key(problem)) {
+            let warning = output.err.paint(style::WARN, "warning:");
+            output.note(format!(
+                "\n{warning} not ready yet:\n{}",
+                printable_lines(problem)
+            ));
+        }
+    }
+    if answers.runs {
+        run::run(&RunArgs::of_project(made.root), context).await?;
+    }
+    output.note(format!("\nNext:\n{}", next_commands(&args.path, &answers)));
     Ok(())
+}
+
+/// Answers from flags, and from the person if there is a terminal.
+fn answers(
+    args: &InitArgs,
+    is_terminal: bool,
+    context: &Context,
+) -> Result<(Answers, Detected), Failure> {
+    if !args.yes && !is_terminal {
+        // Scripts get the same project on every machine, except for the files of an installed coding agent.
+        let detected = Detected {
+            programs: detect::found_programs(),
+            variables: match args.key {
+                Some(KeyFlag::Store | KeyFlag::Env) => Detected::set_variables(),
+                Some(KeyFlag::Later) | None => BTreeSet::new(),
+            },
+            ollama: match &args.model {
+                Some(choice) if choice.provider == Provider::Ollama => Detected::ollama(),
+                Some(_) | None => None,
+            },
+        };
+        let answers = collect(args, &detected, Rest::Fixed)?;
+        return Ok((answers, detected));
+    }
+    let detected = Detected::of_this_machine();
+    let mut person = TerminalUser(context.output);
+    let rest = match args.yes {
+        true => Rest::Recommended,
+        false => Rest::Asked(&mut person),
+    };
+    let answers = collect(args, &detected, rest)?;
+    Ok((answers, detected))
+}
+
+/// Stores keys as secrets that the project can use. Returns their names.
+async fn store_keys(
+    answers: &Answers,
+    root: &Path,
+    context: &Context,
+) -> Result<Vec<&'static str>, Failure> {
+    let mut stored = Vec::new();
+    for key in &answers.keys {
+        let value = match &key.source {
+            KeySource::StoreTyped(value) => value.clone(),
+            KeySource::StoreVariable(variable) => {
+                let value = std::env::var(variable).map_err(|error| {
+                    let hint = format!("set {variable}, then run `gdn init --force` again");
+                    Failure::new(Exit::Usage, format!("cannot read {variable}"), hint)
+                        .caused_by(Some(&error))
+                })?;
+                SecretValue::new(value)
+            }
+            KeySource::Environment(_) | KeySource::Later => continue,
+        };
+        let invalid = |what: &str| Failure::new(Exit::Internal, format!("invalid {what}"), "");
+        let set = SetSecret {
+            name: SecretName::new(key.secret.name).map_err(|_| invalid("secret name"))?,
+            key: SecretKey::new(key.secret.key).map_err(|_| invalid("secret key"))?,
+            value,
+            allow_for: Some(root.to_owned()),
+        };
+        // The daemon may not run yet.
+        let (mut client, _) = attach_or_start(context, false).await?;
+        client.change(set).await?;
+        stored.push(key.secret.name);
+    }
+    Ok(stored)
+}
+
+/// Problems that keep the project from running, as `gdn validate` finds them.
+fn problems(root: &Path, context: &Context) -> Vec<Diagnostic> {
+    let vault = context.vault();
+    let identity = project::identity(root);
+    let secrets = SecretReader::new(&vault, &identity);
+    let machine = context.machine();
+    let loader = Loader::new(&ProcessEnvironment)
+        .with_secrets(&secrets)
+        .with_machine(&machine);
+    let ProjectCheck { bundle, .. } = loader.check(root);
+    match bundle {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.as_slice().to_vec(),
+    }
+}
+
+fn is_about_key(problem: &Diagnostic) -> bool {
+    [
+        codes::MISSING_SECRET,
+        codes::SECRET_NOT_ALLOWED,
+        codes::UNREADABLE_SECRET,
+    ]
+    .contains(&problem.code)
+}
+
+fn printable_lines(problem: &Diagnostic) -> String {
+    let text = problem.to_string();
+    let lines: Vec<String> = text.lines().map(printable).collect();
+    lines.join("\n")
 }
 
 /// Strictest confinement level that this machine supports.
@@ -227,17 +340,41 @@ pub(super) fn strictest(machine: &LocalMachine) -> Level {
     Level::strictest(|level| machine.lacks_sandbox(level).is_none())
 }
 
-fn next_commands(path: &Path, template: Template) -> String {
+/// Next commands, each on a line.
+fn next_commands(path: &Path, answers: &Answers) -> String {
     let go = if path == Path::new(".") {
         None
     } else {
-        shell_quoted(&path.to_string_lossy()).map(|path| format!("  cd {path}\n"))
+        shell_quoted(&path.to_string_lossy()).map(|path| format!("cd {path}"))
     };
-    let key = match template {
-        Template::Assistant => ASK_FOR_KEY,
-        Template::Default | Template::MultiAgent | Template::Package | Template::Minimal => "",
+    let later = answers.keys.iter();
+    let later = later.filter(|key| key.source == KeySource::Later);
+    let secrets = later.map(|key| {
+        let (name, entry) = (key.secret.name, key.secret.key);
+        let what = match answers.template {
+            Template::Telegram if name == offers::TELEGRAM_TOKEN.name => "token",
+            _ => "key",
+        };
+        format!("gdn secret set {name} {entry} --for .    asks for your {what}")
+    });
+    let run = (!answers.runs).then(|| "gdn run".to_owned());
+    let talk = match answers.template {
+        Template::CodingTask => {
+            "gdn task new TITLE --description TEXT --start    works in a copy of this repository"
+        }
+        Template::Telegram => "gdn ps    shows the bot; write to it in Telegram",
+        Template::Webhook => "gdn ps    shows the port; the head of goondan.yaml has a request",
+        Template::Default
+        | Template::Assistant
+        | Template::TwoAgents
+        | Template::MultiAgent
+        | Template::Package
+        | Template::Minimal => "gdn chat",
     };
-    go.unwrap_or_default() + key + "  gdn run\n  gdn chat"
+    let commands = go.into_iter().chain(secrets).chain(run);
+    let commands = commands.chain([talk.to_owned()]);
+    let commands: Vec<String> = commands.map(|command| format!("  {command}")).collect();
+    commands.join("\n")
 }
 
 fn failure(error: &InitError, path: &Path) -> Failure {
@@ -252,6 +389,11 @@ fn failure(error: &InitError, path: &Path) -> Failure {
                 ),
             )
         }
+        InitError::NotText { .. } => Failure::of(
+            Exit::Usage,
+            error,
+            "choose another directory: `gdn init PATH`",
+        ),
         InitError::MakeDirectory { .. } | InitError::Write { .. } => Failure::of(
             Exit::Internal,
             error,
@@ -269,17 +411,19 @@ struct InitOutput {
     kept: Vec<&'static str>,
 }
 
-/// Writes the project's files. Without `force`, an existing file is an error and nothing is written.
+/// Writes the project's files, which `plan` derives from the package's name. Without `force`, an existing file is an
+/// error and nothing is written.
 fn create(
     path: &Path,
-    template: Template,
-    level: Level,
+    name: Option<&str>,
+    plan: impl Fn(&str) -> Vec<ProjectFile>,
     force: bool,
 ) -> Result<InitOutput, InitError> {
-    let files = files(template);
-    let existing: Vec<PathBuf> = files
-        .iter()
-        .map(|(name, _)| path.join(name))
+    // The names do not depend on the package.
+    let names = plan(DEFAULT_PACKAGE);
+    let names = names.iter().map(|(name, _)| *name).chain([SCHEMA_FILE]);
+    let existing: Vec<PathBuf> = names
+        .map(|name| path.join(name))
         .filter(|file| file.symlink_metadata().is_ok())
         .collect();
     if !force && !existing.is_empty() {
@@ -292,7 +436,10 @@ fn create(
             dir: path.to_owned(),
             source,
         })?;
-    let package = package_name(&root);
+    if root.to_str().is_none() {
+        return Err(InitError::NotText { dir: root });
+    }
+    let package = name.map_or_else(|| package_name(&root), str::to_owned);
     let mut made = InitOutput {
         root,
         package,
@@ -305,19 +452,22 @@ fn create(
         Err(InitError::Exists { .. }) => made.kept.push(name),
         Err(error) => return Err(error),
     }
-    for (name, text) in files {
+    let schema = (SCHEMA_FILE, schema_text());
+    for (name, text) in std::iter::once(schema).chain(plan(&made.package)) {
         let file = made.root.join(name);
         if let Some(dir) = file.parent() {
             make_directory(dir)?;
         }
-        let text = text
-            .replace(PACKAGE_NAME, &made.package)
-            .replace(VERSION, env!("CARGO_PKG_VERSION"))
-            .replace(SANDBOX_LEVEL, &level.to_string());
         write(&file, &text, force)?;
         made.files.push(name);
     }
     Ok(made)
+}
+
+/// Text of [`SCHEMA_FILE`].
+pub(super) fn schema_text() -> String {
+    // `to_string` of a JSON value cannot fail, and the schema of all documents exists.
+    goondan_config::schema(None).map_or_else(String::new, |schema| format!("{schema}\n"))
 }
 
 fn make_directory(dir: &Path) -> Result<(), InitError> {
@@ -404,10 +554,7 @@ fn init_git(root: &Path) -> Git {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
-
     use super::*;
-    use crate::project::PROJECT_FILE;
 
     #[test]
     fn any_directory_name_makes_a_package_name() {
@@ -426,30 +573,11 @@ mod tests {
         assert_eq!(package_name(Path::new(&long)).len(), PACKAGE_NAME_MAX_BYTES);
     }
 
-    #[test]
-    fn the_files_of_each_template_are_those_in_its_directory() {
-        let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
-        for template in Template::value_variants() {
-            let root = templates.join(template.name());
-            let mut found = Vec::new();
-            let mut directories = vec![root.clone()];
-            while let Some(directory) = directories.pop() {
-                for entry in fs::read_dir(directory).unwrap() {
-                    let path = entry.unwrap().path();
-                    if path.is_dir() {
-                        directories.push(path);
-                    } else {
-                        let path = path.strip_prefix(&root).unwrap();
-                        found.push(path.to_str().unwrap().to_owned());
-                    }
-                }
-            }
-            found.sort();
-            let mut listed: Vec<&str> = files(*template).iter().map(|(path, _)| *path).collect();
-            assert_eq!(listed.last(), Some(&PROJECT_FILE));
-            listed.sort_unstable();
-            assert_eq!(found, listed, "{}", template.name());
-        }
+    /// Files of the template `default`.
+    fn default_files(package: &str) -> Vec<ProjectFile> {
+        let detected = Detected::default();
+        let answers = collect(&InitArgs::default(), &detected, Rest::Fixed).unwrap();
+        plan::files(&answers, &detected, None, package, Level::Full)
     }
 
     #[test]
@@ -458,7 +586,7 @@ mod tests {
         let script = dir.path().join("scripts/assistant.yaml");
         fs::create_dir_all(script.parent().unwrap()).unwrap();
         write(&script, "mine", false).unwrap();
-        let error = create(dir.path(), Template::Default, Level::Full, false).unwrap_err();
+        let error = create(dir.path(), None, default_files, false).unwrap_err();
         assert!(matches!(error, InitError::Exists { .. }), "{error}");
         assert!(!dir.path().join(PROJECT_FILE).exists());
         assert!(!dir.path().join(".gitignore").exists());
@@ -468,11 +596,11 @@ mod tests {
     #[test]
     fn force_overwrites_all_but_the_gitignore() {
         let dir = tempfile::tempdir().unwrap();
-        create(dir.path(), Template::Default, Level::Full, false).unwrap();
+        create(dir.path(), None, default_files, false).unwrap();
         for name in [".gitignore", "goondan.yaml"] {
             write(&dir.path().join(name), "mine", true).unwrap();
         }
-        let made = create(dir.path(), Template::Default, Level::Full, true).unwrap();
+        let made = create(dir.path(), None, default_files, true).unwrap();
         assert_eq!(made.kept, [".gitignore"]);
         assert_eq!(
             fs::read_to_string(dir.path().join(".gitignore")).unwrap(),
@@ -481,6 +609,27 @@ mod tests {
         assert_ne!(
             fs::read_to_string(dir.path().join("goondan.yaml")).unwrap(),
             "mine"
+        );
+    }
+
+    #[test]
+    fn next_commands_set_missing_keys_first() {
+        let commands = |flags: &InitArgs| {
+            let answers = collect(flags, &Detected::default(), Rest::Fixed).unwrap();
+            next_commands(Path::new("my bot"), &answers)
+        };
+        assert_eq!(
+            commands(&InitArgs::default()),
+            "  cd 'my bot'\n  gdn run\n  gdn chat"
+        );
+        let flags = InitArgs {
+            template: Some(Template::Telegram),
+            ..InitArgs::default()
+        };
+        assert_eq!(
+            commands(&flags),
+            "  cd 'my bot'\n  gdn secret set telegram botToken --for .    asks for your token\n  gdn run\n  \
+             gdn ps    shows the bot; write to it in Telegram"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `gdn instance …`: conversations.
+//! `gdn conversation …`: conversations.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
@@ -10,12 +10,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::archive::{InstanceExportArgs, InstanceImportArgs};
+use super::bundle::BundleCommand;
+use super::cancel::CancelArgs;
 use super::confirm::confirm;
 use super::names;
 use super::ps::table::state_words;
 use super::restart::{self, RestartArgs};
-use super::rewind::{InstanceCheckpointArgs, InstanceCheckpointsArgs};
-use super::{archive, rewind, transcript, turns};
+use super::rewind::{InstanceCheckpointArgs, InstanceCheckpointsArgs, RewindArgs};
+use super::{archive, bundle, cancel, rewind, transcript, turns};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -29,61 +31,65 @@ pub(crate) enum InstanceCommand {
     /// List conversations
     #[command(after_help = "\
 Examples:
-  gdn instance list
-  gdn instance list --agent clerk
-  gdn instance list --all --json")]
+  gdn conversation list
+  gdn conversation list --agent clerk
+  gdn conversation list --all --json")]
     List(InstanceListArgs),
     /// Show one conversation's state
     #[command(after_help = "\
 Examples:
-  gdn instance show               the conversation `main`
-  gdn instance show order-17")]
+  gdn conversation show           the conversation `main`
+  gdn conversation show order-17")]
     Show(InstanceShowArgs),
     /// Print one conversation's messages, or its turns
     #[command(after_help = "\
 Examples:
-  gdn instance history            every message of `main`
-  gdn instance history order-17 --limit 10
-  gdn instance history --turns    outcome, duration and tools of each turn
-  gdn instance history --json | jq '.messages | length'")]
+  gdn conversation history        every message of `main`
+  gdn conversation history order-17 --limit 10
+  gdn conversation history --turns  outcome, duration and tools of each turn
+  gdn conversation history --json | jq '.messages | length'")]
     History(InstanceHistoryArgs),
-    /// Create a checkpoint of one conversation and its files, for `gdn rewind`
+    /// Create a checkpoint of one conversation and its files, for `gdn conversation rewind`
     #[command(after_help = "\
 Examples:
-  gdn instance checkpoint
-  gdn instance checkpoint ann --name before-refactoring    never removed by age
+  gdn conversation checkpoint
+  gdn conversation checkpoint ann --name before-refactoring  never removed by age
 
 Checkpoints are created between turns: during a turn, the command is refused.")]
     Checkpoint(InstanceCheckpointArgs),
     /// List the checkpoints of one conversation
     #[command(after_help = "\
 Examples:
-  gdn instance checkpoints
-  gdn instance checkpoints ann --json | jq '.checkpoints[-1].checkpointId'")]
+  gdn conversation checkpoints
+  gdn conversation checkpoints ann --json | jq '.checkpoints[-1].checkpointId'")]
     Checkpoints(InstanceCheckpointsArgs),
     Export(InstanceExportArgs),
     Import(InstanceImportArgs),
     /// Delete conversations that have not been used for a long time
     #[command(after_help = "\
 Examples:
-  gdn instance prune --dry-run                  conversations that the swarm's policy would delete
-  gdn instance prune --older-than 30d --dry-run
-  gdn instance prune --older-than 30d --yes     without confirmation, as in scripts
+  gdn conversation prune --dry-run              conversations that the swarm's policy would delete
+  gdn conversation prune --older-than 30d --dry-run
+  gdn conversation prune --older-than 30d --yes  without confirmation, as in scripts
 
 The policy is `policy.lifecycle` of the Swarm; the daemon applies it automatically.")]
     Prune(InstancePruneArgs),
     /// Delete one conversation: its messages, its extensions' state and its work directory
     #[command(after_help = "\
 Examples:
-  gdn instance delete order-17
-  gdn instance delete order-17 --yes     without confirmation, as in scripts
+  gdn conversation delete order-17
+  gdn conversation delete order-17 --yes  without confirmation, as in scripts
 
 Deleting a missing conversation succeeds.")]
     Delete(InstanceDeleteArgs),
+    Rewind(RewindArgs),
+    Cancel(CancelArgs),
+    #[command(subcommand)]
+    Bundle(BundleCommand),
     /// Restart one conversation's process after its turn in progress
     #[command(after_help = "\
 Examples:
-  gdn instance restart order-17          the same as `gdn restart --instance order-17`")]
+  gdn conversation restart order-17      the same as `gdn restart --conversation order-17`")]
     Restart(InstanceRestartArgs),
 }
 
@@ -93,8 +99,11 @@ pub(crate) struct InstanceListArgs {
     #[arg(long)]
     all: bool,
     /// Only conversations of this agent
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME")]
     agent: Option<AgentName>,
+    /// Only this many
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -136,7 +145,7 @@ pub(crate) struct InstanceDeleteArgs {
     #[arg(value_name = "KEY")]
     key: InstanceKey,
     /// Do not ask for confirmation
-    #[arg(long, short, alias = "force")]
+    #[arg(long, short, alias = "force", short_alias = 'f')]
     yes: bool,
 }
 
@@ -145,6 +154,12 @@ pub(crate) struct InstanceRestartArgs {
     /// The conversation
     #[arg(value_name = "KEY")]
     key: InstanceKey,
+    /// Delete its messages and files, too
+    #[arg(long)]
+    fresh: bool,
+    /// With --fresh: do not ask for confirmation
+    #[arg(long, short, requires = "fresh")]
+    yes: bool,
 }
 
 /// Parses an age such as `30d` into milliseconds.
@@ -179,20 +194,28 @@ pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(
         InstanceCommand::Import(args) => archive::import(args, context).await,
         InstanceCommand::Prune(args) => prune(&args, context).await,
         InstanceCommand::Delete(args) => delete(args, context).await,
+        InstanceCommand::Rewind(args) => rewind::run(args, context).await,
+        InstanceCommand::Cancel(args) => cancel::run(args, context).await,
+        InstanceCommand::Bundle(args) => bundle::run(args, context).await,
         InstanceCommand::Restart(args) => {
-            restart::run(RestartArgs::of_instance(args.key), context).await
+            restart::run(
+                RestartArgs::of_instance(args.key, args.fresh, args.yes),
+                context,
+            )
+            .await
         }
     }
 }
 
-/// Output of `gdn instance list --json`. Borrowed, because the list can be very long.
+/// Output of `gdn conversation list --json`. Borrowed, because the list can be very long.
 #[derive(Serialize)]
 struct InstanceListOutput<'a> {
     instances: &'a [InstanceSummary],
 }
 
 async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = match (args.all, &args.agent) {
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = match (all, &args.agent) {
         (false, Some(_)) => {
             let (client, workspace) = context.open().await?;
             names::check_agent(args.agent.as_ref(), &workspace)?;
@@ -205,7 +228,8 @@ async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure>
         agent_name: args.agent.clone(),
         ..ListInstances::default()
     };
-    let instances = client.all(list).await?;
+    let mut instances = client.all(list).await?;
+    instances.truncate(args.limit.unwrap_or(usize::MAX));
     let output = context.output;
     let instances = &instances;
     output.object(schemas::INSTANCE_LIST, &InstanceListOutput { instances })?;
@@ -215,7 +239,7 @@ async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure>
             "No conversations. The first message starts one: {hint}"
         ));
     }
-    output.data(list_table(instances, args.all).render(output.canvas()))
+    output.data(list_table(instances, all).render(output.canvas()))
 }
 
 fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
@@ -241,6 +265,11 @@ fn list_table(instances: &[InstanceSummary], all: bool) -> Table {
         table.row(workspace.into_iter().chain(cells));
     }
     table
+}
+
+/// Shows the state of a conversation.
+pub(super) async fn show_of(key: InstanceKey, context: &Context) -> Result<(), Failure> {
+    show(InstanceShowArgs { key: Some(key) }, context).await
 }
 
 async fn show(args: InstanceShowArgs, context: &Context) -> Result<(), Failure> {

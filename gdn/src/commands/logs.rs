@@ -7,8 +7,10 @@
 use clap::{Args, ValueEnum};
 use std::cell::Cell;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
+use goondan_config::nearest_name;
 use goondan_protocol::control::{EmptyResult, FollowLogs, LogLevel, LogProcess};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -32,6 +34,7 @@ use super::completion_values;
 use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
+use render::Details;
 
 /// Number of lines shown by default.
 const DEFAULT_LOG_LINES: usize = 50;
@@ -43,6 +46,7 @@ Examples:
   gdn logs -f                            follow this project
   gdn logs -n 200 --agent clerk
   gdn logs --since 2h --level warn       recent problems
+  gdn logs -v                            with the ids of traces, events and turns
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --all --json | jq 'select(.level == \"error\")'")]
 pub(crate) struct LogsArgs {
@@ -50,7 +54,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Number of latest lines to start with [default: 50; all with --since or --until]
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', short_alias = 'l', value_name = "N")]
     lines: Option<usize>,
     /// Only lines since this time: `2026-01-31T12:00:00Z`, `2026-01-31`, or `90s`, `15m`, `2h`, `7d` ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -61,14 +65,14 @@ pub(crate) struct LogsArgs {
     /// Minimum log level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     level: Option<Level>,
-    /// Only lines of this kind of process: orchestrator, agent, connector or replica
-    #[arg(long, value_name = "KIND", hide_possible_values = true)]
-    process: Option<ProcessKindArg>,
+    /// Only lines of this kind of process: orchestrator, agent, connector or replica; or of one, such as connector-hook
+    #[arg(long, short, value_name = "KIND")]
+    process: Option<ProcessArg>,
     /// Only lines of this agent
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME")]
     agent: Option<AgentName>,
     /// Only lines of this conversation
-    #[arg(long, short = 'i', value_name = "KEY")]
+    #[arg(long = "conversation", short = 'i', value_name = "KEY", aliases = ["instance", "instance-key"])]
     instance: Option<InstanceKey>,
     /// Only lines about this event
     #[arg(long, value_name = "ID")]
@@ -76,9 +80,12 @@ pub(crate) struct LogsArgs {
     /// Only lines of this trace
     #[arg(long, value_name = "ID")]
     trace: Option<TraceId>,
-    /// Include every workspace and the daemon itself
+    /// Include every workspace and the daemon itself; the default outside a project
     #[arg(long)]
     all: bool,
+    /// Has no effect, because every process has one log
+    #[arg(long, value_name = "STREAM", hide = true)]
+    stream: Option<String>,
 }
 
 /// Values of `--level`.
@@ -91,13 +98,35 @@ enum Level {
     Trace,
 }
 
-/// Values of `--process`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ProcessKindArg {
-    Orchestrator,
-    Agent,
-    Connector,
-    Replica,
+/// Value of `--process`: a kind of process, and the name of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProcessArg {
+    kind: LogProcess,
+    name: Option<String>,
+}
+
+impl FromStr for ProcessArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const KINDS: [(&str, LogProcess); 4] = [
+            ("orchestrator", LogProcess::Orchestrator),
+            ("agent", LogProcess::Agent),
+            ("connector", LogProcess::Connector),
+            ("replica", LogProcess::Replica),
+        ];
+        let (kind, name) = match text.split_once('-') {
+            Some((kind, name)) => (kind, Some(name.to_owned())),
+            None => (text, None),
+        };
+        if let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == kind) {
+            return Ok(Self { kind: *kind, name });
+        }
+        let known = KINDS.map(|(known, _)| known);
+        let near = nearest_name(kind, known);
+        let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        Err(format!("expected one of: {}{near}", known.join(", ")))
+    }
 }
 
 impl LogsArgs {
@@ -111,19 +140,29 @@ impl LogsArgs {
         self.lines.unwrap_or(usual)
     }
 
+    /// Agent in `--process agent-NAME`.
+    fn agent_of_process(&self) -> Option<AgentName> {
+        let process = self.process.as_ref()?;
+        let name = process.name.as_ref()?;
+        let is_agent = process.kind == LogProcess::Agent;
+        is_agent.then(|| name.parse().ok()).flatten()
+    }
+
+    /// Connection in `--process connector-NAME`.
+    fn connection(&self) -> Option<String> {
+        let process = self.process.as_ref()?;
+        let is_connector = process.kind == LogProcess::Connector;
+        process.name.clone().filter(|_| is_connector)
+    }
+
     /// Line filter from the arguments, without the workspace.
     pub(crate) fn chosen(&self) -> FollowLogs {
         FollowLogs {
-            agent: self.agent.clone(),
+            agent: self.agent.clone().or_else(|| self.agent_of_process()),
             instance_key: self.instance.clone(),
             event_id: self.event.clone(),
             trace_id: self.trace,
-            process: self.process.map(|kind| match kind {
-                ProcessKindArg::Orchestrator => LogProcess::Orchestrator,
-                ProcessKindArg::Agent => LogProcess::Agent,
-                ProcessKindArg::Connector => LogProcess::Connector,
-                ProcessKindArg::Replica => LogProcess::Replica,
-            }),
+            process: self.process.as_ref().map(|process| process.kind),
             level: self.level.map(|level| match level {
                 Level::Error => LogLevel::Error,
                 Level::Warn => LogLevel::Warn,
@@ -168,7 +207,12 @@ const LOOK_MS: u64 = 100;
 /// Interval between checks for a running daemon, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
-pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Failure> {
+    args.all = context.covers_all(args.all);
+    if args.stream.is_some() {
+        let note = "`--stream` has no effect: a process has one log for both of its streams.";
+        context.output.note(note);
+    }
     let usual = LogFiles::of(daemon::log_dir(&context.state_root));
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => Some(client),
@@ -187,6 +231,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
     let reader = LogPrinter {
         filter: Filter {
             workspaces,
+            connection: args.connection(),
             chosen: args.chosen(),
         },
         args,
@@ -323,7 +368,7 @@ impl LogPrinter<'_> {
 
     fn show(&self, line: &str) -> Result<(), Failure> {
         self.has_shown.set(true);
-        show(line, self.context.output)
+        show(line, self.args.all, self.context.output)
     }
 
     /// Shows the lines in the files. With `--follow`, runs until a daemon starts that logs elsewhere, and returns its
@@ -392,6 +437,7 @@ impl LogPrinter<'_> {
         let mut failed = None;
         let mut print = |notice| {
             if let Notice::Line(line) = notice
+                && self.filter.takes_connection(line.get())
                 && let Err(failure) = self.show(line.get())
             {
                 failed.get_or_insert(failure);
@@ -481,17 +527,31 @@ fn unreadable(dir: &Path, error: &std::io::Error) -> Failure {
     .caused_by(Some(error))
 }
 
-fn show(line: &str, output: Output) -> Result<(), Failure> {
+fn show(line: &str, all: bool, output: Output) -> Result<(), Failure> {
     if output.is_json() {
-        output.raw(&harmless_json(line))
-    } else {
-        output.data(render::render(line, output.out))
+        return output.raw(&harmless_json(line));
     }
+    let details = Details {
+        ids: output.is_verbose(),
+        workspace: all,
+    };
+    output.data(render::render(line, details, output.out))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_a_kind_and_perhaps_a_name() {
+        let process = |text: &str| text.parse::<ProcessArg>();
+        let hook = process("connector-my-hook").unwrap();
+        assert_eq!(hook.kind, LogProcess::Connector);
+        assert_eq!(hook.name.as_deref(), Some("my-hook"));
+        assert_eq!(process("agent").unwrap().name, None);
+        let error = process("conector").unwrap_err();
+        assert!(error.contains("did you mean `connector`?"), "{error}");
+    }
 
     #[test]
     fn a_time_is_written_out_or_counted_back_from_now() {

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
+use crate::spellings;
 
 /// Print a manual page, or write all pages
 #[derive(Debug, Args)]
@@ -47,7 +48,10 @@ pub(crate) fn run(args: &ManArgs, command: Command, context: &Context) -> Result
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let Some(dir) = &args.out else {
-        return context.output.bytes(&page_of(&command, &args.command)?);
+        // A former spelling has the page of the current one.
+        let words = spellings::command(&args.command.join(" "));
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        return context.output.bytes(&page_of(&command, &words)?);
     };
     let mut pages = Vec::new();
     collect(&command, &mut pages)?;
@@ -276,7 +280,7 @@ mod tests {
     /// Collects `gdn-task-new.1` for each subcommand, from its name on the command line.
     fn names(command: &Command, name: &str, out: &mut BTreeSet<String>) {
         out.insert(format!("{name}.1"));
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
             names(below, &format!("{name}-{}", below.get_name()), out);
         }
     }

@@ -1,4 +1,4 @@
-//! `gdn metrics`: all metrics of the daemon, for monitoring systems (`OBS-3`).
+//! `gdn daemon metrics`: all metrics of the daemon, for monitoring systems (`OBS-3`).
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,9 +24,9 @@ const FILE_MODE: u32 = 0o644;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn metrics
-  gdn metrics --json | jq '.metrics[] | select(.name == \"goondan_turns_total\")'
-  gdn metrics --output /var/lib/node_exporter/goondan.prom
+  gdn daemon metrics
+  gdn daemon metrics --json | jq '.metrics[] | select(.name == \"goondan_turns_total\")'
+  gdn daemon metrics --output /var/lib/node_exporter/goondan.prom
 
 The connector `metrics` serves them to Prometheus; the connector `otlp` pushes them to a collector.")]
 pub(crate) struct MetricsArgs {

@@ -1,4 +1,4 @@
-//! `gdn migrate`: converts a project from format 0.0.3 to the current format.
+//! `gdn config migrate`: converts a project from format 0.0.3 to the current format.
 
 use std::path::Path;
 
@@ -20,9 +20,9 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn migrate                            show the changes
-  gdn migrate > modern.patch             save them, for git apply
-  gdn migrate --write                    change the files
+  gdn config migrate                            show the changes
+  gdn config migrate > modern.patch      save them, for git apply
+  gdn config migrate --write             change the files
 
 Only the older forms change: comments, order and quotes stay. Implicit connections are written out
 according to the variables set in this environment.")]
@@ -56,7 +56,7 @@ fn migrate(
         for file in &files {
             let (before, after) = (file.before.as_bytes(), file.after.as_bytes());
             rewrite(&root.join(&file.path), Some(before), after)
-                .map_err(|error| error.failure("gdn migrate --write"))?;
+                .map_err(|error| error.failure("gdn config migrate --write"))?;
         }
     }
     let patches: Vec<String> = files.iter().map(patch_of).collect();
@@ -102,7 +102,7 @@ fn tell(
     output.note(if is_written {
         format!("{count} written. Check the result: gdn validate")
     } else {
-        format!("{count} would change. Write it: gdn migrate --write")
+        format!("{count} would change. Write it: gdn config migrate --write")
     });
     Ok(())
 }

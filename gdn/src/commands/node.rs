@@ -1,4 +1,4 @@
-//! `gdn node …`: nodes of the cluster and the workspaces they run.
+//! `gdn daemon node …`: nodes of the cluster and the workspaces they run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,8 +32,8 @@ pub(crate) enum NodeCommand {
     /// List the nodes and the owner of each workspace
     #[command(after_help = "\
 Examples:
-  gdn node list
-  gdn node list --json | jq '.workspaces[] | select(.isStopped)'
+  gdn daemon node list
+  gdn daemon node list --json | jq '.workspaces[] | select(.isStopped)'
 
 Nodes share workspaces through logs in PostgreSQL (`replication` in config.json). One node runs a workspace;
 its followers have copies of the files, and one of them takes over if that node fails.")]
@@ -41,24 +41,24 @@ its followers have copies of the files, and one of them takes over if that node 
     /// Move a workspace to another node
     #[command(after_help = "\
 Examples:
-  gdn node move srv_shop__no-package
-  gdn node move srv_shop__no-package --to b
+  gdn daemon node move srv_shop__no-package
+  gdn daemon node move srv_shop__no-package --to b
 
 Turns in progress finish first, as with `gdn stop`. Run this on the node that runs the workspace.")]
     Move(MoveArgs),
     /// Move all workspaces to other nodes, and take none over
     #[command(after_help = "\
 Examples:
-  gdn node drain            before this machine is shut down
-  gdn node drain --undo     let it take workspaces again
+  gdn daemon node drain     before this machine is shut down
+  gdn daemon node drain --undo  let it take workspaces again
 
 Until its daemon restarts, the node takes a workspace only if no other node does.")]
     Drain(DrainArgs),
     /// Remove this node from the cluster permanently, and stop the daemon
     #[command(after_help = "\
 Examples:
-  gdn node drain && gdn node leave    other nodes take over first
-  gdn node leave --keep               the last node continues alone
+  gdn daemon node drain && gdn daemon node leave  other nodes take over first
+  gdn daemon node leave --keep        the last node continues alone
 
 First remove `replication` from config.json. Workspaces of other nodes are set aside on this node, so that they do not
 run twice.")]
@@ -67,7 +67,7 @@ run twice.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct MoveArgs {
-    /// The workspace, as listed by `gdn node list`
+    /// The workspace, as listed by `gdn daemon node list`
     #[arg(value_name = "WORKSPACE")]
     workspace: WorkspaceId,
     /// Node that will run it [default: one of its followers]
@@ -126,7 +126,7 @@ async fn move_one(
             return Err(Failure::new(
                 Exit::Degraded,
                 format!("no other node took over workspace {workspace_id}; it runs here again"),
-                "for the reason, on the other node: `gdn node list`, `gdn logs`",
+                "for the reason, on the other node: `gdn daemon node list`, `gdn logs`",
             ));
         }
         // The log names the new owner from the seal record on. Heartbeats that show it is alive arrive a moment later.
@@ -141,7 +141,7 @@ async fn move_one(
                 format!(
                     "this node released workspace {workspace_id}, and no other node runs it yet"
                 ),
-                "list the nodes: `gdn node list`",
+                "list the nodes: `gdn daemon node list`",
             ));
         }
         sleep(Duration::from_millis(LOOK_MS)).await;
@@ -175,7 +175,7 @@ async fn drain(context: &Context, args: &DrainArgs) -> Result<(), Failure> {
         output.data(format!(
             "Node {node} takes no workspace that another one can run"
         ))?;
-        output.note("Until its daemon restarts, or: gdn node drain --undo");
+        output.note("Until its daemon restarts, or: gdn daemon node drain --undo");
     } else {
         output.data(format!("Node {node} takes workspaces again"))?;
     }
@@ -304,7 +304,7 @@ async fn list(context: &Context) -> Result<(), Failure> {
     }
     if all.is_draining {
         output.note(format!(
-            "{own} takes no workspace that another node can run, until `gdn node drain --undo`"
+            "{own} takes no workspace that another node can run, until `gdn daemon node drain --undo`"
         ));
     }
     for workspace in &all.workspaces {

@@ -1,4 +1,4 @@
-//! `gdn oauth …`: tokens of authorization servers.
+//! `gdn secret oauth …`: tokens of authorization servers.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
@@ -31,34 +31,34 @@ pub(crate) enum OAuthCommand {
     /// Log in for an OAuthApp of the project; its tokens are then renewed automatically
     #[command(after_help = "\
 Examples:
-  gdn oauth login github                 open the address in a browser of this machine
-  gdn oauth login github --paste         the browser is on another machine: paste its final address
-  gdn oauth login github --device        enter a code on another device, if the server supports it
-  gdn oauth login crm --subject ada      for one of several people (`subjectMode: user`)
+  gdn secret oauth login github          open the address in a browser of this machine
+  gdn secret oauth login github --paste  the browser is on another machine: paste its final address
+  gdn secret oauth login github --device  enter a code on another device, if the server supports it
+  gdn secret oauth login crm --subject ada  for one of several people (`subjectMode: user`)
 
 In goondan.yaml: apiKey: {valueFrom: {oauth: {app: OAuthApp/github}}}")]
     Login(LoginArgs),
     /// List the project's tokens, without their values
     #[command(after_help = "\
 Examples:
-  gdn oauth list
-  gdn oauth list --all --json | jq -r '.grants[] | select(.state == \"needsAuth\") | .app'")]
+  gdn secret oauth list
+  gdn secret oauth list --all --json | jq -r '.grants[] | select(.state == \"needsAuth\") | .app'")]
     List(ListArgs),
     /// Show the state of an OAuthApp's tokens
     #[command(after_help = "\
 Examples:
-  gdn oauth show github")]
+  gdn secret oauth show github")]
     Show(GrantArgs),
     /// Renew a token now
     #[command(after_help = "\
 Examples:
-  gdn oauth refresh github               processes that use it restart with the new one")]
+  gdn secret oauth refresh github        processes that use it restart with the new one")]
     Refresh(GrantArgs),
     /// Revoke tokens at the server and delete them
     #[command(after_help = "\
 Examples:
-  gdn oauth revoke github
-  gdn oauth revoke github --forget       delete them here, even if the server is unreachable")]
+  gdn secret oauth revoke github
+  gdn secret oauth revoke github --forget  delete them here, even if the server is unreachable")]
     Revoke(RevokeArgs),
 }
 

@@ -4,11 +4,26 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan_config::{Loader, ProcessEnvironment};
+use goondan_protocol::ids::ResourceName;
 use goondan_vault::SecretReader;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::project::{self, EnvFiles};
+
+/// Swarm of a project with several.
+#[derive(Debug, Args)]
+pub(crate) struct SwarmArg {
+    /// Read the project as it runs with this one of its Swarms, instead of the first
+    #[arg(long, short, value_name = "NAME")]
+    swarm: Option<ResourceName>,
+}
+
+impl SwarmArg {
+    pub(super) fn apply<'e>(&self, loader: Loader<'e>) -> Loader<'e> {
+        loader.with_swarm(self.swarm.as_ref())
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {

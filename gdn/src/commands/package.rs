@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use goondan_packages::limits::{PRUNE_AGE_DAYS, RELEASE_AGE_DAYS};
-use goondan_packages::{LOCK_FILE, PackageName, Store, tree_digest};
+use goondan_packages::{LOCK_FILE, PackageName, Requirement, Store, tree_digest};
 use goondan_protocol::permissions::Permissions;
 use serde::Serialize;
 
@@ -194,6 +194,12 @@ pub(crate) struct PackageAddArgs {
     /// Packages: names in a registry with optional ranges or tags, paths of folders, or archives
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<String>,
+    /// Require exactly the selected version, instead of compatible ones
+    #[arg(long, short = 'E')]
+    exact: bool,
+    /// Has no effect, because every dependency is one of the project
+    #[arg(long, short = 'D', hide = true)]
+    dev: bool,
     #[command(flatten)]
     age: ReleaseAgeArgs,
     #[command(flatten)]
@@ -287,8 +293,17 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     let mut text = plan.manifest.clone();
     let command = args.age.on("package add", &args.packages);
     let consent = Consent::new(&plan, &before, args.grant.grant, &command);
+    if args.dev {
+        let note = "`--dev` has no effect: every dependency is one of the project.";
+        context.output.note(note);
+    }
     for package in &args.packages {
-        let (name, requirement) = find::find(package, &plan, &mut fetcher, &rules).await?;
+        let (name, found) = find::find(package, &plan, &mut fetcher, &rules).await?;
+        // A range that was written is kept.
+        let requirement = match args.exact && !package.ends_with(found.as_str()) {
+            true => exact(found),
+            false => found,
+        };
         text = manifest::with(&text, name.as_str(), requirement.as_str())?;
         plan.requires.insert(name, requirement);
     }
@@ -298,6 +313,13 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     plan.write_lock(&installed.lock)?;
     plan.write_manifest(&text)?;
     told(&installed, &plan, &before, schemas::PACKAGE_ADD, context)
+}
+
+/// Requirement of one version, from one of compatible versions.
+fn exact(compatible: Requirement) -> Requirement {
+    let version = compatible.as_str().strip_prefix('^');
+    let exact = version.and_then(|version| version.parse().ok());
+    exact.unwrap_or(compatible)
 }
 
 async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `gdn permission …`: permissions of a workspace, which only a person gives (`SEC-3`).
+//! `gdn workspace permission …`: permissions of a workspace, which only a person gives (`SEC-3`).
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+use crate::project::ProjectChoice;
 use crate::schemas;
 
 /// Manage what a project may do beyond its configuration
@@ -23,25 +24,27 @@ pub(crate) enum PermissionCommand {
     /// Allow a project a permission
     #[command(after_help = "\
 Examples:
-  gdn permission allow project                      its agents write in this directory
-  gdn permission allow network --project ~/bots/pr  connector modules of another project use the network")]
+  gdn workspace permission allow project            its agents write in this directory
+  gdn workspace permission allow network --project ~/bots/pr  connector modules of another project use the network
+  gdn workspace permission allow packages           its MCP servers are downloaded")]
     Allow(PermissionArgs),
     /// Withdraw a permission, or decide not to give it
     #[command(after_help = "\
 Examples:
-  gdn permission deny project                       `gdn run` does not ask for it")]
+  gdn workspace permission deny project             `gdn run` does not ask for it")]
     Deny(PermissionArgs),
     /// List the decisions about permissions of projects
     #[command(after_help = "\
 Examples:
-  gdn permission list
-  gdn permission list --json | jq '.decisions[] | select(.allowed)'")]
+  gdn workspace permission list
+  gdn workspace permission list --json | jq '.decisions[] | select(.allowed)'")]
     List,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PermissionArgs {
-    /// `project`: its agents work in the project directory; `network`: its connector modules use the network
+    /// `project`: its agents work in the project directory; `network`: its connector modules use the network;
+    /// `packages`: its MCP servers of `npx`, `uvx` and the like are downloaded
     #[arg(value_name = "PERMISSION")]
     permission: WorkspacePermission,
 }
@@ -54,23 +57,24 @@ pub(crate) async fn run(command: PermissionCommand, context: &Context) -> Result
     }
 }
 
-async fn decide(
+pub(super) async fn decide(
     permission: WorkspacePermission,
     allowed: bool,
     context: &Context,
 ) -> Result<(), Failure> {
-    let (mut client, project_root, env_files) = if context.is_by_id() {
+    let (mut client, project_root, choice) = if context.is_by_id() {
         let (client, workspace) = context.open().await?;
-        (client, workspace.project_root, workspace.env_files)
+        let choice = ProjectChoice::of_workspace(&workspace);
+        (client, workspace.project_root, choice)
     } else {
         let project_root = context.project()?;
         (
             attach_or_start(context, false).await?.0,
             project_root,
-            Vec::new(),
+            ProjectChoice::default(),
         )
     };
-    let requests = requests(&project_root, &env_files, context);
+    let requests = requests(&project_root, &choice, context);
     let requested = requests.iter().find(|it| it.permission == permission);
     let covers = match (requested, allowed) {
         (Some(request), _) => request.covers.clone(),

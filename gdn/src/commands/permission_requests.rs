@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use goondan_config::{Loader, PermissionRequest, PermissionState, ProcessEnvironment};
 use goondan_protocol::control::{DecidePermission, PermissionDecision, WorkspacePermission};
+use goondan_protocol::package_runner::cover_text;
 use goondan_vault::{RealFiles, SecretReader};
 
 use super::confirm;
@@ -14,15 +15,15 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
-use crate::project::identity;
+use crate::project::{ProjectChoice, identity};
 
-/// Number of files or connections that a question names.
+/// Number of files, connections or commands that a question names.
 const NAMED_MAX: usize = 20;
 
 /// Permissions that a project can use, with a person's decisions about them.
 pub(super) fn requests(
     project_root: &Path,
-    env_files: &[PathBuf],
+    choice: &ProjectChoice,
     context: &Context,
 ) -> Vec<PermissionRequest> {
     let vault = context.vault();
@@ -32,8 +33,8 @@ pub(super) fn requests(
     // Unreadable decisions allow nothing; the daemon reports them when a new one is stored.
     let decisions = vault.permissions(&RealFiles).unwrap_or_default();
     let decisions = decisions.of_project(&project);
-    let loader = Loader::new(&ProcessEnvironment)
-        .with_env_files(env_files)
+    let loader = choice
+        .apply(Loader::new(&ProcessEnvironment))
         .with_secrets(&secrets)
         .with_decisions(&decisions);
     loader.load(project_root).permissions
@@ -103,7 +104,8 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
     let root = project_root.to_string_lossy();
     let root = text::printable(&root);
     let names = |all: &BTreeSet<String>| {
-        let named: Vec<&str> = all.iter().take(NAMED_MAX).map(String::as_str).collect();
+        let named = all.iter().take(NAMED_MAX);
+        let named: Vec<&str> = named.map(|entry| cover_text(entry)).collect();
         let more = all.len().saturating_sub(named.len());
         let more = if more > 0 {
             format!(" and {more} more")
@@ -128,6 +130,11 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
              this machine: {}. If you deny, they run without a network.",
             names(&request.covers)
         ),
+        WorkspacePermission::Packages => format!(
+            "Connections of the project {root} want to download and run packages of other people: {}. The programs run \
+             confined, and reach the registry of their packages while they run. If you deny, they do not start.",
+            names(&request.added)
+        ),
     }
 }
 
@@ -135,15 +142,19 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
 pub(super) fn unusable(permission: WorkspacePermission, root: &Path, context: &Context) -> Failure {
     let root = root.to_string_lossy();
     let validate = context.command("validate");
+    let users = match permission {
+        WorkspacePermission::Project | WorkspacePermission::Network => {
+            "projects of the format 0.0.3"
+        }
+        WorkspacePermission::Packages => "projects with MCP servers of `npx`, `uvx` and the like",
+    };
     Failure::new(
         Exit::Usage,
         format!(
             "the project {} has no use for the permission `{permission}`",
             text::printable(&root)
         ),
-        format!(
-            "it is for projects of the format 0.0.3, whose configuration is valid: `{validate}`"
-        ),
+        format!("it is for {users}, whose configuration is valid: `{validate}`"),
     )
 }
 

@@ -13,13 +13,14 @@ use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
 use super::confirm::confirm;
-use super::names;
+use super::sandbox::SandboxCommand;
+use super::{names, sandbox};
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
-use crate::output::table::{Cell, Column, Table};
+use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
@@ -115,6 +116,8 @@ Examples:
 
 Refused if a file has changed since.")]
     Revert(ProposalRevertArgs),
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
 }
 
 /// Selects one proposal.
@@ -239,6 +242,7 @@ pub(crate) async fn run(command: ProposalCommand, context: &Context) -> Result<(
         ProposalCommand::Uncomment(args) => uncomment(args, context).await,
         ProposalCommand::Reject(args) => reject(args, context).await,
         ProposalCommand::Revert(args) => revert(args, context).await,
+        ProposalCommand::Sandbox(args) => sandbox::run(args, context).await,
     }
 }
 
@@ -316,7 +320,7 @@ fn table_of(proposals: &[ProposalInfo], now: Timestamp) -> Table {
 }
 
 /// Reads a proposal with its complete patch.
-async fn read(
+pub(super) async fn read(
     client: &mut Client,
     workspace_id: &WorkspaceId,
     at: &SandboxRef,
@@ -367,6 +371,11 @@ async fn show(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
         output.note(format!("\nApply it:   {apply}\nReject it:  {reject}"));
     }
     Ok(())
+}
+
+/// A proposal for review.
+pub(super) fn shown(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -> String {
+    review::review_of(detail, patch, canvas)
 }
 
 async fn diff(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use self::table::table;
 use super::health;
+use super::run::swarms;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -35,10 +36,18 @@ pub(crate) struct PsArgs {
     pub(crate) watch: bool,
 }
 
+impl PsArgs {
+    /// Processes of every workspace.
+    pub(crate) fn everywhere(watch: bool) -> Self {
+        Self { all: true, watch }
+    }
+}
+
 pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     if args.watch {
-        return watch::run((client, workspace_id), args.all, context).await;
+        return watch::run((client, workspace_id), all, context).await;
     }
     let only = workspace_id.clone();
     let list = ListProcesses {
@@ -55,7 +64,7 @@ pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure>
         ))?;
         return report_problems(&mut client, only.as_ref(), context).await;
     }
-    output.data(table(&processes, args.all, text::now()).render(output.canvas()))?;
+    output.data(table(&processes, all, text::now()).render(output.canvas()))?;
     report_problems(&mut client, only.as_ref(), context).await
 }
 
@@ -71,6 +80,15 @@ async fn report_problems(
     };
     let workspaces = client.all(meant).await?;
     for workspace in &workspaces {
+        if let Some(swarm) = workspace
+            .swarm
+            .as_ref()
+            .filter(|_| !workspace.idle_swarms.is_empty())
+        {
+            let swarms = swarms(swarm, &workspace.idle_swarms);
+            let id = &workspace.workspace_id;
+            context.output.note(format!("{id}: Swarm {swarms}"));
+        }
         health::report(workspace, context);
     }
     health::verdict(&workspaces, context)

@@ -1,4 +1,4 @@
-//! `gdn question …`: questions to people.
+//! `gdn inbox question …`: questions to people.
 
 use clap::{Args, Subcommand};
 use std::collections::BTreeSet;
@@ -27,9 +27,9 @@ pub(crate) enum QuestionCommand {
     /// List the unanswered questions
     #[command(after_help = "\
 Examples:
-  gdn question list                            this project's
-  gdn question list --all
-  gdn question list --json | jq -r '.questions[].questionId'
+  gdn inbox question list                      this project's
+  gdn inbox question list --all
+  gdn inbox question list --json | jq -r '.questions[].questionId'
 
 A tool can ask a person a question before it continues; currently, only tools of MCP servers do. Its call
 and the agent's turn wait until you answer or decline, or the question expires.")]
@@ -37,17 +37,17 @@ and the agent's turn wait until you answer or decline, or the question expires."
     /// Show a question and the form of its answer
     #[command(after_help = "\
 Examples:
-  gdn question show q-7f3a9c21
-  gdn question show q-7f3a9c21 --json | jq '.form[] | select(.required) | .name'
+  gdn inbox question show q-7f3a9c21
+  gdn inbox question show q-7f3a9c21 --json | jq '.form[] | select(.required) | .name'
 
 Also prints the command to answer it.")]
     Show(QuestionShowArgs),
     /// Answer a question; the tool call continues with the answer
     #[command(after_help = "\
 Examples:
-  gdn question answer q-7f3a9c21 --set size=m --set count=3
-  gdn question answer q-7f3a9c21 --json-content '{\"size\":\"m\",\"count\":3}'
-  gdn question answer q-7f3a9c21               confirm, if no field is required
+  gdn inbox question answer q-7f3a9c21 --set size=m --set count=3
+  gdn inbox question answer q-7f3a9c21 --json-content '{\"size\":\"m\",\"count\":3}'
+  gdn inbox question answer q-7f3a9c21         confirm, if no field is required
 
 The server that asked receives all values unchanged: do not send it passwords or keys.
 An invalid answer is refused, and the question stays open.")]
@@ -55,7 +55,7 @@ An invalid answer is refused, and the question stays open.")]
     /// Decline a question; the tool call continues without an answer
     #[command(after_help = "\
 Examples:
-  gdn question decline q-7f3a9c21")]
+  gdn inbox question decline q-7f3a9c21")]
     Decline(QuestionDeclineArgs),
 }
 
@@ -111,7 +111,8 @@ pub(crate) async fn run(command: QuestionCommand, context: &Context) -> Result<(
 }
 
 async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     let list = ListQuestions {
         workspace_id,
         ..ListQuestions::default()
@@ -122,7 +123,7 @@ async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure>
     if questions.is_empty() {
         return output.data("No open questions.");
     }
-    output.data(table_of(&questions, args.all, text::now()).render(output.canvas()))?;
+    output.data(table_of(&questions, all, text::now()).render(output.canvas()))?;
     let hint = context.command("question show ID");
     output.note(format!("Show one: {hint}"));
     Ok(())
@@ -201,7 +202,7 @@ fn fields_of(question: &QuestionInfo, now: Timestamp) -> Table {
     table
 }
 
-fn table_of_form(form: &QuestionForm) -> Table {
+pub(super) fn table_of_form(form: &QuestionForm) -> Table {
     let titles = [
         Column::new("FIELD"),
         Column::new("NEEDED"),
@@ -229,7 +230,7 @@ fn table_of_form(form: &QuestionForm) -> Table {
 }
 
 /// Accepted values of a field, including the titles of choices.
-fn takes(kind: &FieldKind) -> String {
+pub(super) fn takes(kind: &FieldKind) -> String {
     let titled = |choices: &[FormChoice]| {
         let choices = choices.iter().map(|choice| FormChoice {
             value: match &choice.title {
@@ -265,7 +266,7 @@ fn about(field: &FormField) -> String {
 }
 
 /// Formats a value for `--set`.
-fn value_of(value: &Value) -> String {
+pub(super) fn value_of(value: &Value) -> String {
     let is_plain = |item: &Value| item.as_str().is_some_and(|text| !text.contains([',', '[']));
     match value {
         Value::String(text) => text.clone(),

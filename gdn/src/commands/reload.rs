@@ -1,4 +1,4 @@
-//! `gdn reload`.
+//! `gdn config reload`.
 
 use clap::Args;
 use goondan_protocol::control::{ConfigurationChange, Reload, WorkspaceReload};
@@ -16,9 +16,9 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn reload                             this project's
-  gdn reload --all                       every workspace's
-  gdn reload --json | jq '.workspaces[] | select(.problem)'
+  gdn config reload                             this project's
+  gdn config reload --all                every workspace's
+  gdn config reload --json | jq '.workspaces[] | select(.problem)'
 
 An invalid configuration changes nothing: the previous one continues to run. SIGHUP reloads all workspaces.
 Exit code 16: a connector of a changed connection is not ready within 10 seconds.")]

@@ -20,10 +20,10 @@ Examples:
   gdn restart --agent clerk --fresh      and delete its conversations")]
 pub(crate) struct RestartArgs {
     /// Only this agent's processes
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME")]
     agent: Option<AgentName>,
     /// Only this conversation's process
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     instance: Option<InstanceKey>,
     /// Delete the conversations of the restarted processes
     #[arg(long)]
@@ -35,12 +35,12 @@ pub(crate) struct RestartArgs {
 
 impl RestartArgs {
     /// Restart of one conversation's process.
-    pub(crate) fn of_instance(key: InstanceKey) -> Self {
+    pub(crate) fn of_instance(key: InstanceKey, fresh: bool, yes: bool) -> Self {
         Self {
             agent: None,
             instance: Some(key),
-            fresh: false,
-            yes: false,
+            fresh,
+            yes,
         }
     }
 }
@@ -88,7 +88,7 @@ fn yes_command(args: &RestartArgs) -> String {
         .as_ref()
         .and_then(|key| shell_quoted(key.as_str()))
     {
-        command.push_str(&format!(" --instance {key}"));
+        command.push_str(&format!(" --conversation {key}"));
     }
     command + " --fresh --yes"
 }

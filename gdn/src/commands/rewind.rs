@@ -1,4 +1,4 @@
-//! `gdn instance checkpoint`, `gdn instance checkpoints` and `gdn rewind`: save and restore a conversation with its
+//! `gdn conversation checkpoint`, `gdn conversation checkpoints` and `gdn conversation rewind`: save and restore a conversation with its
 //! files.
 
 use clap::Args;
@@ -40,10 +40,10 @@ pub(crate) struct InstanceCheckpointsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn instance checkpoint                first create a checkpoint of `main`
-  gdn rewind --dry-run                   show what the newest would change
-  gdn rewind ann --to checkpoint_003 --yes
-  gdn rewind --cancel --yes              cancel the turn in progress first
+  gdn conversation checkpoint            first create a checkpoint of `main`
+  gdn conversation rewind --dry-run      show what the newest would change
+  gdn conversation rewind ann --to checkpoint_003 --yes
+  gdn conversation rewind --cancel --yes  cancel the turn in progress first
 
 Rolls back messages, work directory and extension states together and atomically. First creates a checkpoint of
 the current state, so that you can undo a rewind. Spent money stays spent, answered events are not answered
@@ -58,7 +58,7 @@ pub(crate) struct RewindArgs {
     /// Only show what would change
     #[arg(long, conflicts_with = "cancel")]
     dry_run: bool,
-    /// Cancel a turn in progress first, like `gdn cancel`
+    /// Cancel a turn in progress first, like `gdn conversation cancel`
     #[arg(long)]
     cancel: bool,
     /// Do not ask for confirmation
@@ -83,6 +83,26 @@ pub(crate) async fn make(args: InstanceCheckpointArgs, context: &Context) -> Res
         text::count(messages, "message"),
         text::bytes(made.snapshot_size)
     ))
+}
+
+/// Lists the checkpoints of a conversation, or rolls it back to one.
+pub(super) async fn in_chat(
+    key: InstanceKey,
+    to: Option<String>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let key = Some(key);
+    if to.is_none() {
+        return list(InstanceCheckpointsArgs { key }, context).await;
+    }
+    let args = RewindArgs {
+        key,
+        to,
+        dry_run: false,
+        cancel: false,
+        yes: false,
+    };
+    run(args, context).await
 }
 
 pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Result<(), Failure> {

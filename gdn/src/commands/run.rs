@@ -9,7 +9,7 @@ use goondan_protocol::control::{
     CloseWorkspace, ListWorkspaces, OpenWorkspace, ProcessInfo, ProcessState, Readiness,
     UnhealthyProcess, WatchProcesses, WorkspaceInfo, WorkspacePermission,
 };
-use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Table, listed};
 use crate::output::text;
-use crate::project::{self, EnvFiles};
+use crate::project::{self, EnvFiles, ProjectChoice};
 use crate::schemas;
 
 /// Start the daemon if none runs, and this project's workspace
@@ -43,6 +43,7 @@ Examples:
   gdn run --foreground    the daemon in this terminal, its log on stdout; Ctrl-C stops it
   gdn run --watch         and restart processes that an edit of the project affects
   gdn run --env-file prod.env
+  gdn run --swarm night   the Swarm `night` of several; remembered
   gdn run --input \"Hello\"   and send a message to it
 
 The workspace stays registered until `gdn stop`: later starts of the daemon start it, too.")]
@@ -54,7 +55,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     foreground: bool,
     /// From now on, restart what an edit of the project's files affects
-    #[arg(long, overrides_with = "no_watch")]
+    #[arg(long, short, overrides_with = "no_watch")]
     watch: bool,
     /// Stop watching the project's files
     #[arg(long, overrides_with = "watch")]
@@ -67,7 +68,7 @@ pub(crate) struct RunArgs {
     /// Do not fall back to the last known good configuration; stop it if it runs
     #[arg(long)]
     strict: bool,
-    /// Allow the project this permission, like `gdn permission allow`
+    /// Allow the project this permission, like `gdn workspace permission allow`
     #[arg(long, value_name = "PERMISSION")]
     allow: Vec<WorkspacePermission>,
     /// Then chat with it, like `gdn chat`
@@ -76,12 +77,40 @@ pub(crate) struct RunArgs {
     /// Then send this message and print the reply, like `gdn send`
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
-    /// Name of the project's Swarm; without effect, because the first one runs
-    #[arg(long, value_name = "NAME", hide = true)]
-    swarm: Option<String>,
+    /// Like --input, with the text of this file
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["foreground", "input", "interactive"])]
+    input_file: Option<PathBuf>,
+    /// From now on, run this one of the project's Swarms, instead of the first
+    #[arg(long, short, value_name = "NAME", conflicts_with = "first_swarm")]
+    swarm: Option<ResourceName>,
+    /// From now on, run the project's first Swarm again
+    #[arg(long)]
+    first_swarm: bool,
     /// Has no effect, because `gdn run` never installs packages
     #[arg(long, hide = true)]
     no_install: bool,
+}
+
+impl RunArgs {
+    /// Runs the project in a directory.
+    pub(crate) fn of_project(root: PathBuf) -> Self {
+        Self {
+            path: Some(root),
+            foreground: false,
+            watch: false,
+            no_watch: false,
+            env: EnvFiles::default(),
+            no_env_file: false,
+            strict: false,
+            allow: Vec::new(),
+            interactive: false,
+            input: None,
+            input_file: None,
+            swarm: None,
+            first_swarm: false,
+            no_install: false,
+        }
+    }
 }
 
 /// Maximum wait for connectors to become ready.
@@ -94,17 +123,13 @@ const UNREADY_LIMIT: Duration = Duration::from_secs(1);
 const WATCHED_FILES_NAMED: usize = 5;
 
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
-    if let Some(swarm) = &args.swarm {
-        context.output.note(format!(
-            "`--swarm {swarm}` has no effect: a project runs its first Swarm."
-        ));
-    }
     if args.no_install {
         let note = "`--no-install` has no effect: `gdn run` installs nothing.";
         context.output.note(note);
     }
+    let input = input_of(args)?;
     start(args, context).await?;
-    if !args.interactive && args.input.is_none() {
+    if !args.interactive && input.is_none() {
         return Ok(());
     }
     let there = match &args.path {
@@ -114,10 +139,25 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure
         }
         None => context.clone(),
     };
-    match &args.input {
-        Some(text) => send::run(SendArgs::usual(text.clone()), &there).await,
+    match input {
+        Some(text) => send::run(SendArgs::usual(text), &there).await,
         None => chat::run(ChatArgs::usual(), &there).await,
     }
+}
+
+/// Message to send after the start, read before it so that an unreadable file changes nothing.
+fn input_of(args: &RunArgs) -> Result<Option<String>, Failure> {
+    let Some(file) = &args.input_file else {
+        return Ok(args.input.clone());
+    };
+    std::fs::read_to_string(file).map(Some).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("failed to read the message in {}", file.display()),
+            "pass a text file, or the text itself: `gdn run --input TEXT`",
+        )
+        .caused_by(Some(&error))
+    })
 }
 
 async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
@@ -133,8 +173,8 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     let settings = RunSettings::of(args)?;
     if args.foreground {
         if let Some(root) = &root {
-            let env_files = settings.env_files.as_deref().unwrap_or_default();
-            consent::before_foreground(root, env_files, &args.allow, context).await?;
+            let choice = settings.choice();
+            consent::before_foreground(root, &choice, &args.allow, context).await?;
         }
         let options = settings.options(args.strict);
         return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
@@ -289,6 +329,7 @@ async fn open(
         project_root: project_root.clone(),
         watch: settings.watch,
         env_files: settings.env_files,
+        swarm: settings.swarm,
     };
     let failure = match consent::open(client, open, &args.allow, context).await {
         Ok(info) => return Ok((info, None)),
@@ -412,6 +453,7 @@ fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context
 struct RunSettings {
     watch: Option<bool>,
     env_files: Option<Vec<PathBuf>>,
+    swarm: Option<Option<ResourceName>>,
 }
 
 impl RunSettings {
@@ -420,11 +462,19 @@ impl RunSettings {
         Ok(Self {
             watch: (args.watch || args.no_watch).then_some(args.watch),
             env_files: (args.no_env_file || !env_files.is_empty()).then_some(env_files),
+            swarm: (args.first_swarm || args.swarm.is_some()).then(|| args.swarm.clone()),
         })
     }
 
     fn is_any(&self) -> bool {
-        self.watch.is_some() || self.env_files.is_some()
+        self.watch.is_some() || self.env_files.is_some() || self.swarm.is_some()
+    }
+
+    fn choice(&self) -> ProjectChoice {
+        ProjectChoice {
+            env_files: self.env_files.clone().unwrap_or_default(),
+            swarm: self.swarm.clone().flatten(),
+        }
     }
 
     fn options(&self, is_strict: bool) -> Vec<OsString> {
@@ -441,6 +491,11 @@ impl RunSettings {
                     .iter()
                     .flat_map(|file| ["--env-file".into(), file.clone().into_os_string()]),
             ),
+            None => {}
+        }
+        match &self.swarm {
+            Some(Some(swarm)) => options.extend(["--swarm".into(), swarm.as_str().into()]),
+            Some(None) => options.push("--first-swarm".into()),
             None => {}
         }
         options.extend(is_strict.then(|| "--strict".into()));
@@ -464,6 +519,9 @@ fn summary(info: &WorkspaceInfo) -> Table {
     if let Some(package) = &info.package {
         table.field("Package", package);
     }
+    if let Some(swarm) = &info.swarm {
+        table.field("Swarm", swarms(swarm, &info.idle_swarms));
+    }
     let programs = info.task_agents.iter();
     let programs = programs.map(|agent| format!("{agent} (for tasks)"));
     let agents: Vec<String> = agents.into_iter().chain(programs).collect();
@@ -485,6 +543,15 @@ fn summary(info: &WorkspaceInfo) -> Table {
         table.field("Env files", listed(&files));
     }
     table
+}
+
+/// The Swarm that runs, and the others: `day (not running: night)`.
+pub(super) fn swarms(running: &ResourceName, idle: &[ResourceName]) -> String {
+    if idle.is_empty() {
+        return running.to_string();
+    }
+    let idle: Vec<&str> = idle.iter().map(ResourceName::as_str).collect();
+    format!("{running} (not running: {})", idle.join(", "))
 }
 
 /// Watched files: `goondan.yaml, prompts/clerk.md and 3 more`.

@@ -1,4 +1,4 @@
-//! `gdn sandbox …`: file copies for workers.
+//! `gdn proposal sandbox …`: file copies for workers.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
@@ -23,9 +23,9 @@ pub(crate) enum SandboxCommand {
     /// Copy files of the project for a worker
     #[command(after_help = "\
 Examples:
-  gdn sandbox prepare --run r1 --agent coder src/a.rs README.md
-  gdn sandbox prepare --run r1 --agent coder src --may-create tests
-  gdn sandbox prepare --run r1 --agent reviewer --all --exclude '*.png'
+  gdn proposal sandbox prepare --run r1 --agent coder src/a.rs README.md
+  gdn proposal sandbox prepare --run r1 --agent coder src --may-create tests
+  gdn proposal sandbox prepare --run r1 --agent reviewer --all --exclude '*.png'
 
 The worker works in `work`; the project does not change until you apply its proposal.
 Paths are relative to the project's directory. `node_modules/`, `dist/`, `.goondan*` and files that
@@ -34,18 +34,18 @@ look like secrets are excluded, or refused if named, unless `--allow` names them
     /// List the sandboxes of the project
     #[command(after_help = "\
 Examples:
-  gdn sandbox list
-  gdn sandbox list --run r1 --json | jq -r '.sandboxes[].directory'")]
+  gdn proposal sandbox list
+  gdn proposal sandbox list --run r1 --json | jq -r '.sandboxes[].directory'")]
     List(SandboxListArgs),
     /// Show the files that a worker was given, and those it was not
     #[command(after_help = "\
 Examples:
-  gdn sandbox show r1 coder")]
+  gdn proposal sandbox show r1 coder")]
     Show(SandboxShowArgs),
     /// Remove a sandbox, with the proposal in it
     #[command(after_help = "\
 Examples:
-  gdn sandbox remove r1 coder
+  gdn proposal sandbox remove r1 coder
 
 An applied proposal stays applied, but can no longer be reverted.")]
     Remove(SandboxRemoveArgs),

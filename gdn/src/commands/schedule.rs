@@ -1,13 +1,13 @@
-//! `gdn schedule …`: schedules that agents created for their conversations.
+//! `gdn event schedule …`: inputs of conversations that become due later.
 
 use clap::{Args, Subcommand};
-use goondan_protocol::control::{ListSchedules, RemoveSchedule, ScheduleInfo};
+use goondan_protocol::control::{ListSchedules, MoveSchedule, RemoveSchedule, ScheduleInfo};
 use goondan_protocol::ids::{InstanceKey, ScheduleId};
 use goondan_protocol::schedule::ScheduleTime;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
-use super::names;
+use super::{later, names};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -15,37 +15,58 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List and remove the schedules of agents
+/// List and change the messages that agents get later
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// List the schedules that agents created for their conversations
+    /// List the schedules of conversations
     #[command(after_help = "\
 Examples:
-  gdn schedule list                            this project's
-  gdn schedule list --instance main
-  gdn schedule list --json | jq -r '.schedules[].scheduleId'
+  gdn event schedule list                      this project's
+  gdn event schedule list --conversation main
+  gdn event schedule list --json | jq -r '.schedules[].scheduleId'
 
-An agent with the tool `schedule` can send itself messages at later times. They survive restarts;
-missed ones are caught up.")]
+An agent with the tool `schedule` can send itself messages at later times; a person sends them with
+`gdn event inject`. They survive restarts; missed ones are caught up.")]
     List(ScheduleListArgs),
+    /// Move a message to another time
+    #[command(after_help = "\
+Examples:
+  gdn event schedule move s-00f067aa0ba902b7 --at 18:00
+  gdn event schedule move s-00f067aa0ba902b7 --at 2026-12-24T09:00")]
+    Move(ScheduleMoveArgs),
     /// Remove a schedule; it sends nothing more
     #[command(after_help = "\
 Examples:
-  gdn schedule remove s-00f067aa0ba902b7
+  gdn event schedule remove s-00f067aa0ba902b7
 
 The agent is not notified. To end a message that was sent already, use `gdn event drop` or
-`gdn cancel`.")]
+`gdn conversation cancel`.")]
     Remove(ScheduleRemoveArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ScheduleListArgs {
     /// Only schedules of this conversation
-    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    #[arg(
+        long = "conversation",
+        alias = "instance",
+        value_name = "KEY",
+        conflicts_with = "all"
+    )]
     instance: Option<InstanceKey>,
     /// Include every workspace
     #[arg(long)]
     all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleMoveArgs {
+    /// The schedule, which sends a single message
+    #[arg(value_name = "ID")]
+    schedule: ScheduleId,
+    /// The new time: a time of day, a date and time, an instant, or a delay
+    #[arg(long, value_name = "TIME", value_parser = later::parse)]
+    at: Timestamp,
 }
 
 #[derive(Debug, Args)]
@@ -58,12 +79,14 @@ pub(crate) struct ScheduleRemoveArgs {
 pub(crate) async fn run(command: ScheduleCommand, context: &Context) -> Result<(), Failure> {
     match command {
         ScheduleCommand::List(args) => list(args, context).await,
+        ScheduleCommand::Move(args) => move_to(args, context).await,
         ScheduleCommand::Remove(args) => remove(args, context).await,
     }
 }
 
 async fn list(args: ScheduleListArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     if let Some(id) = &workspace_id {
         names::check_conversation(args.instance.as_ref(), &mut client, id, context).await?;
     }
@@ -79,7 +102,7 @@ async fn list(args: ScheduleListArgs, context: &Context) -> Result<(), Failure> 
     if schedules.is_empty() {
         return output.data("No schedules.");
     }
-    output.data(table_of(&schedules, args.all, text::now()).render(output.canvas()))?;
+    output.data(table_of(&schedules, all, text::now()).render(output.canvas()))?;
     for schedule in &schedules {
         if let Some(problem) = &schedule.problem {
             output.note(format!(
@@ -133,6 +156,23 @@ fn times(time: &ScheduleTime) -> String {
         ScheduleTime::Once { .. } => "once".to_owned(),
         ScheduleTime::Cron { cron, time_zone } => format!("{cron} {time_zone}"),
     }
+}
+
+async fn move_to(args: ScheduleMoveArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let moved = MoveSchedule {
+        workspace_id: workspace.workspace_id,
+        schedule_id: args.schedule.clone(),
+        at: args.at,
+    };
+    let kept = client.change(moved).await?;
+    let output = context.output;
+    output.object(schemas::SCHEDULE_MOVE, &kept)?;
+    output.data(format!(
+        "Moved {} to {}",
+        args.schedule,
+        text::clock(args.at)
+    ))
 }
 
 async fn remove(args: ScheduleRemoveArgs, context: &Context) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `gdn schema`.
+//! `gdn config schema`.
 
 use clap::Args;
 use goondan_config::schema_names;
@@ -12,10 +12,11 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn schema > goondan.schema.json       and begin each document with this line:
+  gdn config schema > goondan.schema.json  and begin each document with this line (`gdn init` and
+                                         `gdn config types` write both):
                                          # yaml-language-server: $schema=goondan.schema.json
-  gdn schema Agent
-  gdn schema Script                      a script file of the scripted model")]
+  gdn config schema Agent
+  gdn config schema Script               a script file of the scripted model")]
 pub(crate) struct SchemaArgs {
     /// Only this kind, `ShortForm`, or `Script` [default: all documents]
     #[arg(value_name = "KIND")]

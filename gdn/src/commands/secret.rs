@@ -15,7 +15,8 @@ use goondan_protocol::secret::SecretValue;
 
 use super::attach::attach_or_start;
 use super::confirm::confirm;
-use super::reload;
+use super::oauth::OAuthCommand;
+use super::{oauth, reload};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -71,6 +72,8 @@ Examples:
 Values do not change: anyone who could read them still knows them. If the identity is a credential of the service or a
 variable, first put the new one there, restart the daemon, then run this.")]
     Rotate(SecretRotateArgs),
+    #[command(subcommand, name = "oauth")]
+    OAuth(OAuthCommand),
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +137,7 @@ pub(crate) async fn run(command: SecretCommand, context: &Context) -> Result<(),
         SecretCommand::List => list(context).await,
         SecretCommand::Remove(args) => remove(args, context).await,
         SecretCommand::Rotate(args) => rotate(&args, context).await,
+        SecretCommand::OAuth(args) => oauth::run(args, context).await,
     }
 }
 

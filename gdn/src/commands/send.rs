@@ -22,7 +22,7 @@ use crate::schemas;
 #[command(after_help = "\
 Examples:
   gdn send \"How many copies of Dune were sold?\"
-  gdn send --agent clerk --instance order-17 \"Where is it?\"
+  gdn send --agent clerk --conversation order-17 \"Where is it?\"
   git diff | gdn send -                  the message from stdin
   gdn send --no-wait \"Tidy up\"           print the event's id and return
   gdn send --event-id ID \"…\"             resend under the same id: no second turn, the same answer
@@ -41,11 +41,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "ID")]
     event_id: Option<EventId>,
     /// Return as soon as the message is accepted
-    #[arg(long, conflicts_with_all = ["timeout", "quiet"])]
+    #[arg(long, conflicts_with = "timeout")]
     no_wait: bool,
-    /// Show no progress
-    #[arg(long, short)]
-    quiet: bool,
     /// Print the reply as it arrives, even without a terminal
     #[arg(long, conflicts_with = "no_wait")]
     stream: bool,
@@ -63,7 +60,6 @@ impl SendArgs {
             image: Vec::new(),
             event_id: None,
             no_wait: false,
-            quiet: false,
             stream: false,
             timeout: None,
         }
@@ -100,7 +96,7 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
         return Ok(());
     }
     let limit = args.timeout.map(Duration::from_secs);
-    let quiet = args.quiet || output.is_json();
+    let quiet = output.is_quiet() || output.is_json();
     let streaming = match StreamMode::usual(output) {
         _ if args.stream && output.is_json() => StreamMode::Objects,
         _ if args.stream => StreamMode::Text,

@@ -1,4 +1,4 @@
-//! `gdn service …`: the daemon as a systemd or launchd service (`REL-1`).
+//! `gdn daemon service …`: the daemon as a systemd or launchd service (`REL-1`).
 //!
 //! The service manager is controlled through its command-line programs. `manager` has the commands, `decide` the
 //! rules, `unit` the contents of the file; this module combines them.
@@ -44,10 +44,10 @@ pub(crate) enum ServiceCommand {
     /// Install the daemon as a service, and start it
     #[command(after_help = "\
 Examples:
-  gdn service install                              your own service, started at login
-  gdn service install --print                      print its file, and change nothing
-  gdn service install --writable ~/bot             allow proposals to change that project
-  sudo gdn service install --system --run-as ada   a service of the machine, with the rights of ada
+  gdn daemon service install                       your own service, started at login
+  gdn daemon service install --print               print its file, and change nothing
+  gdn daemon service install --writable ~/bot      allow proposals to change that project
+  sudo gdn daemon service install --system --run-as ada  a service of the machine, with the rights of ada
 
 The service can write only its state directory and a private /tmp.
 Refuses to install a second service, and to replace an edited file.")]
@@ -55,16 +55,16 @@ Refuses to install a second service, and to replace an edited file.")]
     /// Show if the service is installed, enabled and running
     #[command(after_help = "\
 Examples:
-  gdn service status
-  gdn service status --json | jq .pid
+  gdn daemon service status
+  gdn daemon service status --json | jq .pid
 
 Exit code 5: not installed; 16: it does not run or does not start automatically.")]
     Status(StatusArgs),
     /// Stop the service and remove its file; the state is kept
     #[command(after_help = "\
 Examples:
-  gdn service remove
-  sudo gdn service remove --system")]
+  gdn daemon service remove
+  sudo gdn daemon service remove --system")]
     Remove(RemoveArgs),
 }
 
@@ -266,7 +266,7 @@ async fn daemon(site: &ServiceSite) -> Result<Option<RunningDaemon>, Failure> {
     }))
 }
 
-/// Output of `gdn service status`.
+/// Output of `gdn daemon service status`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ServiceStatusOutput {
@@ -368,10 +368,12 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
 
 fn none_installed(site: &ServiceSite, other: Option<&Path>) -> Failure {
     let hint = match (site.kind, other) {
-        (ServiceKind::User, Some(_)) => "check the system service: `gdn service status --system`",
-        (ServiceKind::System, Some(_)) => "check the user service: `gdn service status`",
-        (ServiceKind::System, None) => "install it: `sudo gdn service install --system`",
-        (ServiceKind::User | ServiceKind::Agent, _) => "install it: `gdn service install`",
+        (ServiceKind::User, Some(_)) => {
+            "check the system service: `gdn daemon service status --system`"
+        }
+        (ServiceKind::System, Some(_)) => "check the user service: `gdn daemon service status`",
+        (ServiceKind::System, None) => "install it: `sudo gdn daemon service install --system`",
+        (ServiceKind::User | ServiceKind::Agent, _) => "install it: `gdn daemon service install`",
     };
     Failure::new(Exit::NotFound, "the service is not installed", hint)
 }

@@ -1,4 +1,4 @@
-//! `gdn shutdown`.
+//! `gdn daemon shutdown`.
 
 use clap::Args;
 use std::path::Path;
@@ -22,8 +22,8 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn shutdown                           after the turns in progress
-  gdn shutdown --grace 5                 give them 5 seconds
+  gdn daemon shutdown                           after the turns in progress
+  gdn daemon shutdown --grace 5          give them 5 seconds
 
 Accepted events without an answer are answered after the next `gdn run`.")]
 pub(crate) struct ShutdownArgs {

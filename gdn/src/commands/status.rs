@@ -1,4 +1,4 @@
-//! `gdn status`.
+//! `gdn daemon status`.
 
 mod observation;
 
@@ -22,8 +22,8 @@ use crate::state_format;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn status
-  gdn status --json | jq .pid
+  gdn daemon status
+  gdn daemon status --json | jq .pid
 
 Exit code 16: something needs attention; 3: no daemon runs; 4: a daemon of another version runs.")]
 pub(crate) struct StatusArgs {}

@@ -13,6 +13,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{programs, schemas};
 
+/// Names of this machine, on which the page is always served.
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
+
 /// Program that serves the page.
 const STUDIO: &str = "goondan-studio";
 
@@ -24,6 +27,8 @@ Examples:
   gdn studio --write                    approve, answer, apply and cancel there, too
   gdn studio --port 4711 --host localhost:8080
                                         behind `ssh -L 8080:127.0.0.1:4711`
+  gdn studio --port 4711 --url https://desk.example/studio/
+                                        behind a reverse proxy with TLS
 
 The address works once and for one minute: press Enter for a new one. Studio listens on this machine
 only, uses the daemon like this command, and ends with Ctrl-C.")]
@@ -42,6 +47,12 @@ pub(crate) struct StudioArgs {
     /// Additional host of the page, such as the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT")]
     host: Vec<String>,
+    /// Has no effect, because `gdn studio` opens no browser
+    #[arg(long, hide = true)]
+    no_open: bool,
+    /// Address of the page behind a reverse proxy
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
 }
 
 /// First output of Studio.
@@ -88,8 +99,23 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
     let mut command = Command::new(&program);
     command.arg("--state-root").arg(&context.state_root);
     command.args(["--port", &args.port.to_string()]);
-    for host in &args.host {
+    if args.no_open {
+        let note = "`--no-open` has no effect: `gdn studio` opens no browser.";
+        context.output.note(note);
+    }
+    // In 0.0.3, the option was the address to listen on, which is always this machine's.
+    let is_own = |host: &&String| LOOPBACK.contains(&host.as_str());
+    for host in args.host.iter().filter(|host| !is_own(host)) {
         command.args(["--host", host]);
+    }
+    if let Some(url) = &args.url {
+        command.args(["--url", url]);
+    }
+    // The page starts with the workspace of this command. Outside of a project, it starts with any.
+    if let Some(id) = context.workspace_id() {
+        command.args(["--workspace", id.as_str()]);
+    } else if let Ok(project) = context.project() {
+        command.arg("--project").arg(project);
     }
     if args.write {
         command.arg("--write");

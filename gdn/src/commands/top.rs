@@ -29,6 +29,7 @@ use self::feeds::FeedRequest;
 use self::input::{FeedQuery, LogSource, Size, TopEffect, TopInput};
 use self::terminal::{Screen, TerminalEvent};
 pub(crate) use self::view::View;
+use super::ps::{self, PsArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -44,7 +45,8 @@ Examples:
   gdn top --once                         one picture, for a script or a report
   gdn top --json | jq '.processes[].detail'
 
-`?` shows what the keys do. It goes on over a restart of the daemon.")]
+`?` shows what the keys do. Continues across restarts of the daemon. Outside a project, shows the
+processes of every workspace, like `gdn ps --watch`.")]
 pub(crate) struct TopArgs {
     /// Initial view: overview, conversations, processes, events, budgets or logs
     #[arg(
@@ -76,7 +78,12 @@ const PICTURE: Size = Size {
 
 pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    if args.once || output.is_json() {
+    let is_once = args.once || output.is_json();
+    // The views are about one project; outside of one, the processes of all are shown.
+    if context.covers_all(false) && (is_once || output.is_watched()) {
+        return ps::run(&PsArgs::everywhere(!is_once), context).await;
+    }
+    if is_once {
         return once(args, context).await;
     }
     if !output.is_watched() {

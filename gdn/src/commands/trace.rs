@@ -1,4 +1,4 @@
-//! `gdn trace`: everything caused by one event, across agents: a tree of turns, steps and tool calls with their
+//! `gdn event trace`: everything caused by one event, across agents: a tree of turns, steps and tool calls with their
 //! duration as a bar, and the tokens and cost of model replies.
 
 use clap::Args;
@@ -24,10 +24,10 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn trace                              the trace of the latest turn
-  gdn trace 4bf92f3577b34da6a3ce929d0e0e4736
-  gdn trace EVENT                        the id that `gdn send --no-wait` printed, or a turn's
-  gdn trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
+  gdn event trace                              the trace of the latest turn
+  gdn event trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn event trace EVENT                  the id that `gdn send --no-wait` printed, or a turn's
+  gdn event trace last --json | jq '.spans[] | select(.standing == \"failed\")'")]
 pub(crate) struct TraceArgs {
     /// A trace, or a turn or event in it; `last` is the latest turn
     #[arg(value_name = "ID", default_value = "last")]

@@ -1,4 +1,4 @@
-//! `gdn calls` and `gdn settle`: interrupted tool calls with an unknown outcome.
+//! `gdn inbox calls` and `gdn inbox settle`: interrupted tool calls with an unknown outcome.
 
 use clap::Args;
 use goondan_protocol::control::{ListUnknownCalls, SettleCall, UnknownCallInfo};
@@ -16,9 +16,9 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn calls                                    this project's
-  gdn calls --all
-  gdn calls --json | jq -r '.calls[].toolCallId'
+  gdn inbox calls                                    this project's
+  gdn inbox calls --all
+  gdn inbox calls --json | jq -r '.calls[].toolCallId'
 
 If a process or a connection ends during a call, the outcome of the call is unknown. The call is not
 repeated; the model is notified. Check for its effect, then settle it: gdn settle.")]
@@ -32,8 +32,8 @@ pub(crate) struct CallsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn calls                                    list the calls
-  gdn settle main call_7 --note 'the mail was sent'
+  gdn inbox calls                                    list the calls
+  gdn inbox settle main call_7 --note 'the mail was sent'
 
 Removes the call from the list, and records the note in the audit log. The agent is not notified.")]
 pub(crate) struct SettleArgs {
@@ -49,7 +49,8 @@ pub(crate) struct SettleArgs {
 }
 
 pub(crate) async fn list(args: CallsArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     let list = ListUnknownCalls {
         workspace_id,
         ..ListUnknownCalls::default()
@@ -61,7 +62,7 @@ pub(crate) async fn list(args: CallsArgs, context: &Context) -> Result<(), Failu
     let Some(first) = calls.first() else {
         return output.data("The outcome of every tool call is known.");
     };
-    output.data(table_of(&calls, args.all, text::now()).render(output.canvas()))?;
+    output.data(table_of(&calls, all, text::now()).render(output.canvas()))?;
     let (key, call) = (&first.instance_key, &first.tool_call_id);
     output.note(format!(
         "Show the call:       {}\nAfter checking it:   {}",

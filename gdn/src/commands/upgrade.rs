@@ -1,4 +1,4 @@
-//! `gdn upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
+//! `gdn daemon upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
 //! (`REL-1`).
 //!
 //! * `staging` — a version from an archive or a directory; `probe` — queries its programs.
@@ -32,20 +32,22 @@ use crate::installation::{Installation, VersionLink, VersionName};
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+use crate::package_manager::InstalledPackage;
 use crate::programs::GDN;
 use crate::schemas;
 
 /// Upgrade to another version, and roll back if it is unhealthy
 #[derive(Debug, Args)]
 #[command(
-    group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
+    group(ArgGroup::new("what").args(["from", "rollback", "resume", "list", "check"])),
     after_help = "\
 Examples:
-  gdn upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan   install side by side, once
-  gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, switch, start, verify
-  gdn upgrade --rollback                 return to the previous version
-  gdn upgrade --resume                   continue an interrupted upgrade
-  gdn upgrade --list
+  gdn daemon upgrade                     print how this gdn was installed, and the command that upgrades it
+  gdn daemon upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan  install side by side, once
+  gdn daemon upgrade goondan-0.2.0.tar.gz  stop after the turns in progress, switch, start, verify
+  gdn daemon upgrade --rollback          return to the previous version
+  gdn daemon upgrade --resume            continue an interrupted upgrade
+  gdn daemon upgrade --list
 
 No accepted event is lost. Exit code 18: the new version failed, and the previous version runs again."
 )]
@@ -92,6 +94,10 @@ fn sha256(text: &str) -> Result<String, String> {
 pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     if args.check {
         return check(context);
+    }
+    let is_named = args.from.is_some() || args.rollback || args.resume || args.list;
+    if !is_named {
+        return advise(args, context);
     }
     let installation = installation(args)?;
     if args.list {
@@ -145,6 +151,45 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
     }
 }
 
+/// Prints how this program was installed, and the command that upgrades it.
+fn advise(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let version = env!("CARGO_PKG_VERSION");
+    let installed = InstalledPackage::of_this_program().filter(|_| args.prefix.is_none());
+    let (by, command) = match &installed {
+        Some(package) => (package.manager.name(), package.command.clone()),
+        None => {
+            let installation = installation(args)?;
+            (
+                "an archive",
+                again(&installation, "goondan-VERSION-TARGET.tar.gz"),
+            )
+        }
+    };
+    output.object(
+        schemas::UPGRADE,
+        &json!({
+            "outcome": "advised",
+            "version": version,
+            "manager": installed.as_ref().map(|package| package.manager),
+            "command": command,
+        }),
+    )?;
+    output.data(format!(
+        "goondan {version}, installed by {by}. Upgrade it: {command}"
+    ))?;
+    if installed.is_some() {
+        let (shutdown, run) = (
+            context.daemon_command("shutdown"),
+            context.daemon_command("run"),
+        );
+        output.note(format!(
+            "Then restart the daemon: `{shutdown} && {run}`, or its service. Turns in progress finish first."
+        ));
+    }
+    Ok(())
+}
+
 fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
     if let Some(prefix) = &args.prefix {
         let prefix = std::path::absolute(prefix)?;
@@ -156,25 +201,34 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
         return Ok(Installation::at(prefix.canonicalize().unwrap_or(prefix)));
     }
     Installation::of_this_program().ok_or_else(|| {
+        if let Some(package) = InstalledPackage::of_this_program() {
+            return Failure::new(
+                Exit::Conflict,
+                format!("this gdn was installed by {}", package.manager.name()),
+                format!("upgrade it with: `{}`", package.command),
+            );
+        }
         let exe = std::env::current_exe().unwrap_or_default();
         let dir = exe.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let dir = text::shell_quoted(&dir).unwrap_or_else(|| dir.clone().into_owned());
         Failure::new(
             Exit::Conflict,
             "this gdn is not in an installation with versions",
-            format!("create an installation: `gdn upgrade {dir} --prefix ~/.local/lib/goondan`"),
+            format!(
+                "create an installation: `gdn daemon upgrade {dir} --prefix ~/.local/lib/goondan`"
+            ),
         )
     })
 }
 
-/// The command `gdn upgrade <words>` for the same installation.
+/// The command `gdn daemon upgrade <words>` for the same installation.
 fn again(installation: &Installation, words: &str) -> String {
     if Installation::of_this_program().as_ref() == Some(installation) {
-        return format!("gdn upgrade {words}");
+        return format!("gdn daemon upgrade {words}");
     }
     let prefix = installation.prefix().to_string_lossy();
     let prefix = text::shell_quoted(&prefix).unwrap_or_else(|| prefix.clone().into_owned());
-    format!("gdn upgrade {words} --prefix {prefix}")
+    format!("gdn daemon upgrade {words} --prefix {prefix}")
 }
 
 fn unwritable(prefix: &Path, error: &std::io::Error) -> Failure {
@@ -290,7 +344,7 @@ async fn first(
     output.note(format!("Put it first in PATH: export PATH=\"{bin}:$PATH\""));
     if let Daemon::Answers(daemon) = Daemon::of(&context.state_root).await? {
         output.note(format!(
-            "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn service install --force`, and restart it",
+            "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn daemon service install --force`, and restart it",
             daemon.pid(),
             context.daemon_command("shutdown")
         ));
@@ -375,7 +429,7 @@ async fn how_it_runs(
         service::Runner::Own => Ok(PriorDaemonState::AsService),
         service::Runner::OwnElsewhere => Err(refused(
             "the service does not start the current version".to_owned(),
-            format!("update the service, and restart it: `{bin}/gdn service install --force`"),
+            format!("update the service, and restart it: `{bin}/gdn daemon service install --force`"),
         )),
         service::Runner::Machine => Err(refused(
             "the daemon is a system service, which only root can stop".to_owned(),

@@ -76,7 +76,8 @@ fn parse_since(text: &str) -> Result<Day, String> {
 const WARNING_PERCENT: u64 = 90;
 
 pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     let by = UsageGrouping::from(args.by);
     let since = args.since;
     let read = ReadUsage {
@@ -106,11 +107,11 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     if report.rows.is_empty() {
         output.data("No model replies. The scripted model uses no tokens.")?;
     } else {
-        output.data(table(&report, by, args.all).render(output.canvas()))?;
+        output.data(table(&report, by, all).render(output.canvas()))?;
     }
     if !report.budgets.is_empty() {
         output.data("")?;
-        output.data(budgets(&report.budgets, args.all).render(output.canvas()))?;
+        output.data(budgets(&report.budgets, all).render(output.canvas()))?;
     }
     if !report.accounts.is_empty() {
         output.data("")?;
@@ -202,6 +203,24 @@ fn accounts(accounts: &[AccountUsage], now: Timestamp) -> Table {
         ]);
     }
     table
+}
+
+/// Prints the budgets of the project.
+pub(super) async fn show_budgets(context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let read = ReadUsage {
+        workspace_id: Some(workspace.workspace_id),
+        by: UsageGrouping::Agent,
+        since: None,
+        after: None,
+        limit: Some(1),
+    };
+    let report = client.query(read).await?;
+    let output = context.output;
+    if report.budgets.is_empty() {
+        return output.data("No budgets.");
+    }
+    output.data(budgets(&report.budgets, false).render(output.canvas()))
 }
 
 pub(super) fn budgets(states: &[BudgetState], all: bool) -> Table {

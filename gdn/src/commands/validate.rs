@@ -6,7 +6,8 @@ use std::path::Path;
 use goondan_config::{Diagnostic, Loader, ProjectCheck, ProjectConfig, Severity};
 use serde_json::{Value, json};
 
-use super::offline_project::ReadArgs;
+use super::offline_project::{ReadArgs, SwarmArg};
+use super::run::swarms;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -32,6 +33,8 @@ Examples:
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     project: ReadArgs,
+    #[command(flatten)]
+    swarm: SwarmArg,
     /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
@@ -81,6 +84,7 @@ fn validate(
     context: &Context,
 ) -> Result<(), Failure> {
     let machine = context.machine();
+    let loader = args.swarm.apply(loader);
     let loader = match args.other_machine {
         true => loader,
         false => loader.with_machine(&machine),
@@ -144,6 +148,8 @@ impl ValidationResult<'_> {
             let more = [
                 ("package", json!(package)),
                 ("entryAgent", json!(bundle.entry_agent)),
+                ("swarm", json!(bundle.swarm)),
+                ("idleSwarms", json!(bundle.idle_swarms)),
                 ("agents", json!(bundle.agents.keys().collect::<Vec<_>>())),
                 (
                     "cliAgents",
@@ -218,6 +224,9 @@ fn summary(root: &Path, bundle: &ProjectConfig, warnings: usize) -> Table {
     table.field("Project", root.to_string_lossy());
     let package = bundle.package.as_ref();
     table.field("Package", package.map_or("none", |package| &package.name));
+    if let Some(swarm) = &bundle.swarm {
+        table.field("Swarm", swarms(swarm, &bundle.idle_swarms));
+    }
     for (name, agent) in &bundle.agents {
         let entry = if bundle.is_entry(name) {
             " (entry)"

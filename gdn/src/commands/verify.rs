@@ -1,4 +1,4 @@
-//! `gdn verify`.
+//! `gdn daemon verify`.
 
 use std::path::Path;
 
@@ -24,16 +24,21 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn verify                        this project's conversations
-  gdn verify --instance order-17
-  gdn verify --repair               set damaged data aside; nothing is deleted
-  gdn verify --all                  include this node's copies of other nodes' workspaces
-  gdn verify --all --json | jq '.findings[] | select(.severity == \"error\")'
+  gdn daemon verify                        this project's conversations
+  gdn daemon verify --conversation order-17
+  gdn daemon verify --repair        set damaged data aside; nothing is deleted
+  gdn daemon verify --all           include this node's copies of other nodes' workspaces
+  gdn daemon verify --all --json | jq '.findings[] | select(.severity == \"error\")'
 
 Exit code 15: stored data cannot be read.")]
 pub(crate) struct VerifyArgs {
     /// Only this conversation
-    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    #[arg(
+        long = "conversation",
+        alias = "instance",
+        value_name = "KEY",
+        conflicts_with = "all"
+    )]
     instance: Option<InstanceKey>,
     /// Include every workspace, and replicas of other nodes' workspaces
     #[arg(long)]
@@ -60,7 +65,7 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
                 format!(
                     "workspace {id} runs on another node: its files here can only be checked together"
                 ),
-                format!("omit `--instance`: `{}`", context.command("verify")),
+                format!("omit `--conversation`: `{}`", context.command("verify")),
             ));
         }
         Some(id) if is_followed => (Vec::new(), vec![id]),

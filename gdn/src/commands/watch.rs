@@ -1,4 +1,4 @@
-//! `gdn watch`: live events of a workspace: processes, events, turns, questions and configuration changes (`OBS-1`).
+//! `gdn workspace watch`: live events of a workspace: processes, events, turns, questions and configuration changes (`OBS-1`).
 
 use clap::Args;
 use goondan_protocol::control::{
@@ -25,14 +25,14 @@ use crate::schemas;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn watch
-  gdn watch --instance main              one conversation
-  gdn watch --json | jq 'select(.event.type == \"event.parked\")'
+  gdn workspace watch
+  gdn workspace watch --conversation main    one conversation
+  gdn workspace watch --json | jq 'select(.event.type == \"event.parked\")'
 
 Continues across restarts of the daemon, and ends when the project is stopped (`gdn stop`).")]
 pub(crate) struct WatchArgs {
     /// Only events of this conversation
-    #[arg(long, value_name = "KEY")]
+    #[arg(long = "conversation", alias = "instance", value_name = "KEY")]
     instance: Option<InstanceKey>,
 }
 

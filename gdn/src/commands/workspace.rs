@@ -4,12 +4,15 @@ use clap::Subcommand;
 use goondan_protocol::control::ListWorkspaces;
 use serde_json::json;
 
-use super::{health, status, stop};
+use super::forget::ForgetArgs;
+use super::permission::PermissionCommand;
+use super::watch::WatchArgs;
+use super::{forget, health, permission, status, stop, watch};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
 
-/// List and close workspaces
+/// List, watch, close and forget workspaces
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkspaceCommand {
     /// List the registered workspaces
@@ -24,12 +27,19 @@ Examples:
   gdn workspace close                              this project's, like `gdn stop`
   gdn workspace close --workspace home_me_swarm__swarm   one whose project was deleted")]
     Close,
+    Forget(ForgetArgs),
+    Watch(WatchArgs),
+    #[command(subcommand)]
+    Permission(PermissionCommand),
 }
 
-pub(crate) async fn run(command: &WorkspaceCommand, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: WorkspaceCommand, context: &Context) -> Result<(), Failure> {
     match command {
         WorkspaceCommand::List => list(context).await,
         WorkspaceCommand::Close => stop::run(context).await,
+        WorkspaceCommand::Forget(args) => forget::run(&args, context).await,
+        WorkspaceCommand::Watch(args) => watch::run(args, context).await,
+        WorkspaceCommand::Permission(args) => permission::run(args, context).await,
     }
 }
 

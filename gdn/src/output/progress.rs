@@ -372,11 +372,13 @@ fn status_of(event: &RuntimeEvent) -> Option<String> {
             .map(|tool| format!("running {tool}")),
         Kind::QuestionAsked => {
             let id = event.question_id.as_ref();
-            id.map(|id| format!("waits for an answer: gdn question answer {id}"))
+            id.map(|id| format!("waits for an answer: gdn inbox question answer {id}"))
         }
         Kind::ApprovalAsked => {
             let id = event.approval_id.as_ref();
-            id.map(|id| format!("waits for your approval: gdn approve {id}, or gdn deny {id}"))
+            id.map(|id| {
+                format!("waits for your approval: gdn inbox approve {id}, or gdn inbox deny {id}")
+            })
         }
         Kind::QuestionClosed | Kind::ApprovalClosed => Some("waiting for tools".to_owned()),
         Kind::TurnStarted
@@ -423,7 +425,7 @@ fn line_of(event: &RuntimeEvent, columns: usize, palette: Palette) -> Option<Str
         ),
         Kind::QuestionAsked => {
             let id = event.question_id.as_ref()?;
-            let what = format!("waits for an answer: gdn question answer {id}");
+            let what = format!("waits for an answer: gdn inbox question answer {id}");
             ("?", style::WARN, Some(what))
         }
         Kind::QuestionClosed => {
@@ -480,7 +482,7 @@ mod tests {
     #[test]
     fn steps_and_tools_each_have_a_line() {
         let plain = Palette::new(false);
-        let line = |kind, more| line_of(&event(kind, &more), 60, plain);
+        let line = |kind, more| line_of(&event(kind, &more), 70, plain);
         assert_eq!(
             line("step.started", json!({"stepId": "t.3"})).as_deref(),
             Some("step 3")
@@ -502,7 +504,7 @@ mod tests {
         let asked = json!({"questionId": "q-1", "detail": "Which?"});
         assert_eq!(
             line("question.asked", asked).as_deref(),
-            Some("  ? waits for an answer: gdn question answer q-1  Which?")
+            Some("  ? waits for an answer: gdn inbox question answer q-1  Which?")
         );
     }
 

@@ -8,11 +8,21 @@
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
 
+use crate::public_address::PublicAddress;
+
 /// The addresses of the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
-    /// `127.0.0.1:4711` and others, in lower case.
-    hosts: Vec<String>,
+    addresses: Vec<PageAddress>,
+}
+
+/// One address of the page, as the headers of requests to it have it.
+#[derive(Debug, Clone)]
+struct PageAddress {
+    /// `127.0.0.1:4711`, in lower case.
+    host: String,
+    /// `http://127.0.0.1:4711`
+    origin: String,
 }
 
 /// Reason for rejecting a request.
@@ -30,12 +40,20 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Guard {
     /// Creates a guard for a page on this port of this machine, with additional addresses
-    /// (`name:port`).
-    pub(crate) fn new(port: u16, more: &[String]) -> Self {
+    /// (`name:port`), and the address of a reverse proxy.
+    pub(crate) fn new(port: u16, more: &[String], public: Option<&PublicAddress>) -> Self {
         let own = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         let more = more.iter().map(|host| host.to_ascii_lowercase());
+        let plain = own.into_iter().chain(more).map(|host| PageAddress {
+            origin: format!("http://{host}"),
+            host,
+        });
+        let public = public.map(|address| PageAddress {
+            host: address.host().to_owned(),
+            origin: address.origin(),
+        });
         Self {
-            hosts: own.into_iter().chain(more).collect(),
+            addresses: plain.chain(public).collect(),
         }
     }
 
@@ -46,7 +64,12 @@ impl Guard {
     /// [`GuardRejection`] with the reason.
     pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), GuardRejection> {
         let host = only(headers, &header::HOST).ok_or(GuardRejection::Host)?;
-        if !self.hosts.iter().any(|own| own == host) {
+        let mut own = self
+            .addresses
+            .iter()
+            .filter(|own| own.host == host)
+            .peekable();
+        if own.peek().is_none() {
             return Err(GuardRejection::Host);
         }
         let is_ask = method != Method::GET && method != Method::HEAD;
@@ -63,7 +86,7 @@ impl Guard {
         }
         // It must be the requested address, not just any of the page's addresses.
         let origin = only(headers, &header::ORIGIN).ok_or(GuardRejection::Origin)?;
-        if origin.strip_prefix("http://") != Some(host) {
+        if !own.any(|own| own.origin == origin) {
             return Err(GuardRejection::Origin);
         }
         match only(headers, &header::CONTENT_TYPE) {
@@ -97,7 +120,7 @@ mod tests {
         name: &'static str,
         value: Option<&'static str>,
     ) -> Result<(), GuardRejection> {
-        let guard = Guard::new(4711, &["desk.example:8080".to_owned()]);
+        let guard = Guard::new(4711, &["desk.example:8080".to_owned()], None);
         let mut headers = HeaderMap::new();
         for (header, own) in OWN {
             let own = if *header == name { value } else { Some(*own) };
@@ -181,15 +204,45 @@ mod tests {
 
     #[test]
     fn a_further_address_is_heard_as_it_was_given() {
-        let guard = Guard::new(4711, &["Desk.example:8080".to_owned()]);
+        let guard = Guard::new(4711, &["Desk.example:8080".to_owned()], None);
         let mut headers = HeaderMap::new();
         headers.insert("host", "desk.example:8080".parse().unwrap());
         assert_eq!(guard.check(&Method::GET, &headers), Ok(()));
     }
 
     #[test]
+    fn obs_5_page_behind_a_tls_proxy_needs_its_own_origin() {
+        let public = "https://desk.example/studio".parse().unwrap();
+        let guard = Guard::new(4711, &[], Some(&public));
+        let check = |host: &str, origin: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", host.parse().unwrap());
+            headers.insert("origin", origin.parse().unwrap());
+            headers.insert("content-type", "application/json".parse().unwrap());
+            guard.check(&Method::POST, &headers)
+        };
+        assert_eq!(check("desk.example", "https://desk.example"), Ok(()));
+        assert_eq!(check("127.0.0.1:4711", "http://127.0.0.1:4711"), Ok(()));
+        for (host, origin) in [
+            ("desk.example", "http://desk.example"),
+            ("desk.example", "http://127.0.0.1:4711"),
+            ("desk.example", "https://desk.example:8443"),
+            ("127.0.0.1:4711", "https://desk.example"),
+        ] {
+            assert_eq!(
+                check(host, origin),
+                Err(GuardRejection::Origin),
+                "{host} {origin}"
+            );
+        }
+        // The proxy must pass the host that the browser named.
+        let of_proxy = check("desk.example:80", "https://desk.example");
+        assert_eq!(of_proxy, Err(GuardRejection::Host));
+    }
+
+    #[test]
     fn duplicated_header_is_rejected() {
-        let guard = Guard::new(4711, &[]);
+        let guard = Guard::new(4711, &[], None);
         let mut headers = HeaderMap::new();
         headers.append("host", "127.0.0.1:4711".parse().unwrap());
         headers.append("host", "127.0.0.1:4711".parse().unwrap());

@@ -6,7 +6,8 @@
 //!
 //! # Map
 //!
-//! * `guard` — filters requests; `sessions` — authentication; `methods` — permitted methods.
+//! * `guard` — filters requests; `public_address` — address behind a reverse proxy; `sessions` —
+//!   authentication; `methods` — permitted methods.
 //! * `connections` — connections; `server` — responses; `assets` — the files of the page, built from
 //!   `web/`.
 //! * `daemon` — requests to the daemon, and event streams.
@@ -35,12 +36,14 @@ mod daemon;
 mod guard;
 mod limits;
 mod methods;
+mod public_address;
 mod server;
 mod sessions;
 
 use daemon::Daemon;
 use guard::Guard;
-use server::Studio;
+use public_address::PublicAddress;
+use server::{Start, Studio};
 
 /// goondan's page in the browser, for the daemon of one state root.
 ///
@@ -62,6 +65,15 @@ struct Args {
     /// Also accept this address, for example the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT", value_parser = host_of)]
     host: Vec<String>,
+    /// Address of the page behind a reverse proxy, such as `https://desk.example/studio/`
+    #[arg(long, value_name = "URL")]
+    url: Option<PublicAddress>,
+    /// Project that the page shows first
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// Workspace that the page shows first
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
 }
 
 /// Parses a host as a browser names it.
@@ -126,14 +138,22 @@ async fn run(args: Args) -> Result<(), Failure> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|source| Failure::Listen { address, source })?;
     let address = listener.local_addr().map_err(Failure::Begin)?;
-    let guard = Guard::new(address.port(), &args.host);
+    let guard = Guard::new(address.port(), &args.host, args.url.as_ref());
+    let page = match &args.url {
+        Some(public) => public.url(),
+        None => format!("http://{address}/"),
+    };
     let daemon = Daemon::new(args.state_root);
-    let studio = Arc::new(Studio::new(guard, daemon, args.write));
-    announce(&studio, address)?;
+    let start = Start {
+        project: args.project,
+        workspace: args.workspace,
+    };
+    let studio = Arc::new(Studio::new(guard, args.url, daemon, start, args.write));
+    announce(&studio, &page)?;
     let mut asked = asked_for_more();
     let more_addresses = async {
         while asked.recv().await.is_some() {
-            announce(&studio, address)?;
+            announce(&studio, &page)?;
         }
         Ok(())
     };
@@ -145,9 +165,9 @@ async fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Prints the page's address, with a new ticket.
-fn announce(studio: &Studio, address: SocketAddr) -> Result<(), Failure> {
+fn announce(studio: &Studio, page: &str) -> Result<(), Failure> {
     let ticket = studio.ticket()?;
-    let page = format!("http://{address}/#t={}", ticket.as_str());
+    let page = format!("{page}#t={}", ticket.as_str());
     let line = format!("{}\n", json!({ "address": page }));
     let mut stdout = std::io::stdout();
     let written = stdout.write_all(line.as_bytes());

@@ -1,5 +1,6 @@
 //! The page over HTTP: its files, the login, and its API (`OBS-5`).
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,14 +24,15 @@ use crate::daemon::{Daemon, DaemonRequestError, PageError};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
+use crate::public_address::{PublicAddress, PublicPath};
 use crate::sessions::{Secret, Sessions};
 
-/// The page runs only its own scripts, uses only its inline style sheet, connects only to us, and
-/// cannot be framed.
+/// The page runs only its own scripts, uses only its inline style sheet, connects only to us, shows
+/// images that it decoded itself, and cannot be framed.
 const CONTENT_SECURITY_POLICY: &str = concat!(
     "default-src 'none'; script-src 'self'; style-src '",
     include_str!("../web/dist/style.sha256"),
-    "'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    "'; connect-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types lit-html"
 );
 
@@ -52,10 +54,19 @@ const ALWAYS: [(&str, &str); 7] = [
 #[derive(Debug)]
 pub(crate) struct Studio {
     guard: Guard,
+    public: Option<PublicAddress>,
     daemon: Daemon,
+    start: Start,
     sessions: Mutex<Sessions>,
     begun: Instant,
     may_write: bool,
+}
+
+/// Workspace that a page shows first: that of the person's command.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) workspace: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -83,10 +94,18 @@ impl From<DaemonRequestError> for RequestFailure {
 }
 
 impl Studio {
-    pub(crate) fn new(guard: Guard, daemon: Daemon, may_write: bool) -> Self {
+    pub(crate) fn new(
+        guard: Guard,
+        public: Option<PublicAddress>,
+        daemon: Daemon,
+        start: Start,
+        may_write: bool,
+    ) -> Self {
         Self {
             guard,
+            public,
             daemon,
+            start,
             sessions: Mutex::default(),
             begun: Instant::now(),
             may_write,
@@ -124,7 +143,13 @@ impl Studio {
                     PageError::new("forbidden", &refused, hint),
                 )
             })?;
-        let path = head.uri.path();
+        let path = match &self.public {
+            None => head.uri.path(),
+            Some(public) => match public.page_path(head.uri.path()) {
+                PublicPath::Page(path) => path,
+                PublicPath::MissingSlash => return Ok(redirect(public.base())),
+            },
+        };
         if head.method == Method::GET {
             let asset = assets::find(path).ok_or_else(|| no_such(path))?;
             return Ok(file(asset, &head.headers));
@@ -166,6 +191,8 @@ impl Studio {
             "write": self.may_write,
             "goondan": Version::current().goondan,
             "stateRoot": self.daemon.state_root(),
+            "projectRoot": self.start.project.as_ref().map(|dir| dir.to_string_lossy()),
+            "workspaceId": self.start.workspace,
         });
         Ok(json_of(StatusCode::OK, &logged_in))
     }
@@ -278,6 +305,21 @@ fn not_for_pages(method: &str) -> RequestFailure {
     let message = format!("Studio does not support `{method}`");
     let told = PageError::new("forbidden", &message, "see what gdn can do: `gdn --help`");
     RequestFailure(StatusCode::FORBIDDEN, told)
+}
+
+/// Redirects to the base path of the page.
+fn redirect(base: &str) -> Response {
+    let mut response = respond(
+        StatusCode::PERMANENT_REDIRECT,
+        "text/plain",
+        "no-store",
+        Body::empty(),
+    );
+    // A base path has only characters of URLs.
+    if let Ok(place) = HeaderValue::from_str(base) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
 }
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {

@@ -8,7 +8,9 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** The most that the whole page may take, in bytes, compressed by gzip. */
-const PAGE_GZIP_BYTES_MAX = 60_000;
+const PAGE_GZIP_BYTES_MAX = 200_000;
+/** The most that the first file of the page may take: what is loaded before anything is shown. */
+const FIRST_GZIP_BYTES_MAX = 75_000;
 
 const here = dirname(fileURLToPath(import.meta.url));
 const isCheck = process.argv.includes('--check');
@@ -22,7 +24,9 @@ const STYLE_DIGEST = 'style.sha256';
 async function files() {
   const result = await build({
     absWorkingDir: here,
-    entryPoints: { 'assets/studio': 'src/main.ts', 'assets/style': 'src/style.css' },
+    // The second program is loaded by the first one when the page is shown.
+    entryPoints: { 'assets/studio': 'src/main.ts', 'assets/rich': 'src/rich.ts', 'assets/style': 'src/style.css' },
+    external: ['./rich.js'],
     outdir: 'dist',
     bundle: true,
     minify: true,
@@ -50,6 +54,10 @@ for (const [path, bytes] of made) {
   if (path === STYLE_DIGEST) continue;
   const size = gzipSync(bytes, { level: 9 }).length;
   total += size;
+  if (path === 'assets/studio.js' && size > FIRST_GZIP_BYTES_MAX) {
+    console.error(`${path} takes ${size} bytes by gzip, and may take ${FIRST_GZIP_BYTES_MAX}`);
+    process.exit(1);
+  }
   console.log(`${path}: ${bytes.length} bytes, ${size} by gzip`);
 }
 console.log(`in all: ${total} by gzip`);

@@ -56,7 +56,7 @@ fn another_version_is_refused_by_either_side() {
     home.gdn(&["ps"]).exits(4).tells(&[
         "cannot talk to the running daemon",
         "caused by: the other side is goondan 0.0.9",
-        "hint: stop the running daemon with `gdn shutdown`",
+        "hint: stop the running daemon with `gdn daemon shutdown`",
         &format!("`kill {pid}`"),
     ]);
     drop(refusing);
@@ -113,7 +113,7 @@ fn a_daemon_of_another_form_is_another_version() {
 fn missing_project_is_reported_with_ways_to_get_one() {
     let home = Home::new();
     let _daemon = home.daemon(|_| vec![]);
-    let mut command = home.command(&["ps"]);
+    let mut command = home.command(&["send", "x"]);
     command.current_dir(home.path());
     let ran = crate::home::GdnOutput::of(command.output().unwrap()).exits(5);
     ran.tells(&[

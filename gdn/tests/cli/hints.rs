@@ -1,5 +1,6 @@
 //! Commands in hints and help texts: each exists, with its options (`CTL-1`).
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -129,6 +130,8 @@ fn ctl_1_hints_name_no_command_or_option_that_is_not_there() {
             };
             count += 1;
             let line = ["gdn".to_owned()].into_iter().chain(words);
+            // The client shows the daemon's hints in the current spelling.
+            let line = gdn::spellings::current(line.map(OsString::from));
             let Err(error) = gdn::command().try_get_matches_from(line) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::fs;
 use goondan_config::ProcessEnvironment;
 use goondan_tests::needs;
 
-use crate::home::Home;
+use crate::home::{GdnOutput, Home};
 
 #[test]
 fn a_new_project_is_valid_and_runs_at_once() {
@@ -46,7 +46,14 @@ fn a_new_project_is_valid_and_runs_at_once() {
 #[test]
 fn each_template_is_valid_and_nothing_is_to_be_warned_of() {
     let home = Home::new();
-    for template in ["default", "multi-agent", "package", "minimal"] {
+    for template in [
+        "default",
+        "multi-agent",
+        "package",
+        "minimal",
+        "two-agents",
+        "webhook",
+    ] {
         let json = home
             .gdn(&[
                 "init",
@@ -82,6 +89,55 @@ fn real_model_template_explains_its_key_and_lacks_nothing_else() {
     let problems = json["problems"].as_array().unwrap();
     assert_eq!(problems.len(), 1, "{json:#}");
     assert_eq!(problems[0]["code"], "E_CONFIG_MISSING_SECRET");
+}
+
+#[test]
+fn init_never_asks_without_a_terminal_and_yes_uses_the_environment() {
+    let home = Home::new();
+    // With `--yes`, keys of the environment are stored, which starts a daemon; `env` needs none.
+    let mut command = home.command(&[
+        "init", "a", "--yes", "--no-git", "--no-run", "--key", "env", "--json",
+    ]);
+    // No Ollama of this machine is called.
+    command
+        .env("OPENAI_API_KEY", "sk-x")
+        .env("OLLAMA_HOST", "ollama.example.org");
+    let made = GdnOutput::of(command.output().unwrap()).exits(0).json();
+    assert_eq!(
+        (&made["template"], &made["model"]),
+        (&"assistant".into(), &"openai".into())
+    );
+    // `gdn init` had the variable.
+    assert_eq!(made["valid"], true, "{made:#}");
+    let text = fs::read_to_string(home.project().join("a/goondan.yaml")).unwrap();
+    assert!(text.contains("apiKey: $OPENAI_API_KEY\n"), "{text}");
+    assert!(!text.contains("sk-x"), "{text}");
+
+    let mut command = home.command(&["init", "b", "--yes", "--no-git", "--no-run"]);
+    command.env("OLLAMA_HOST", "ollama.example.org");
+    GdnOutput::of(command.output().unwrap()).exits(0);
+    let text = fs::read_to_string(home.project().join("b/goondan.yaml")).unwrap();
+    assert!(text.contains("provider: scripted"), "{text}");
+
+    home.gdn(&["init", "c", "--model", "openai"])
+        .exits(2)
+        .tells(&["the template `default` does not use `--model`"]);
+    home.gdn(&["init", "c", "--template", "assistant", "--key", "store"])
+        .exits(2)
+        .tells(&["ANTHROPIC_API_KEY is not set"]);
+    assert!(!home.project().join("c").exists());
+}
+
+#[test]
+fn a_new_project_has_the_schema_that_its_first_line_names() {
+    let home = Home::new();
+    home.gdn(&["init", "a", "--no-git"]).exits(0);
+    let text = fs::read_to_string(home.project().join("a/goondan.yaml")).unwrap();
+    let first = text.lines().next().unwrap();
+    assert_eq!(first, "# yaml-language-server: $schema=goondan.schema.json");
+    let schema = fs::read_to_string(home.project().join("a/goondan.schema.json")).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    assert_eq!(Some(schema), goondan_config::schema(None));
 }
 
 #[test]

@@ -532,7 +532,7 @@ fn delete_asks_on_a_terminal_and_refuses_without() {
     });
     home.gdn(&["instance", "delete", "it's"]).exits(2).tells(&[
         "error: confirmation required: Delete the conversation it's",
-        r"hint: pass `--yes`: `gdn instance delete 'it'\''s' --yes`",
+        r"hint: pass `--yes`: `gdn conversation delete 'it'\''s' --yes`",
     ]);
     assert_eq!(daemon.calls(), []);
     let ran = home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
@@ -629,7 +629,7 @@ fn logs_are_shown_for_people_and_passed_on_for_scripts() {
         .exits(0);
     assert_eq!(
         ran.stdout,
-        "2026-11-21 21:06:00.123  INFO   agent clerk/main  turn completed  traceId=t1\n\
+        "2026-11-21 21:06:00.123  INFO   agent clerk/main  turn completed\n\
          2026-11-21 21:06:01.000  ERROR  orchestrator  gone\n"
     );
     let ran = home.gdn(&["logs", "--all", "--json"]).exits(0);

@@ -23,6 +23,10 @@ mod hints;
 #[cfg(test)]
 mod home;
 #[cfg(test)]
+mod import;
+#[cfg(test)]
+mod inbox;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod look;

@@ -24,8 +24,11 @@ fn leaves(command: &Command, name: &str) -> Vec<(String, Command)> {
     found
 }
 
+/// All commands; `gdn` alone is in the introduction.
 fn commands() -> Vec<(String, Command)> {
-    leaves(&gdn::command(), "gdn")
+    let mut found = leaves(&gdn::command(), "gdn");
+    found.retain(|(name, _)| name != "gdn");
+    found
 }
 
 /// Part of the reference that describes one command.
@@ -60,6 +63,7 @@ fn every_argument_is_described() {
         for argument in command.get_arguments() {
             let written = match argument.get_long() {
                 Some("help" | "version") => continue,
+                _ if argument.is_hide_set() => continue,
                 Some(long) => format!("`--{long}"),
                 None => format!("`{}`", argument.get_value_names().unwrap()[0]),
             };
@@ -74,7 +78,7 @@ fn every_argument_is_described() {
     for argument in gdn::command().get_arguments() {
         if let Some(long) = argument
             .get_long()
-            .filter(|long| !["help", "version"].contains(long))
+            .filter(|long| !["help", "version"].contains(long) && !argument.is_hide_set())
         {
             assert!(global.contains(&format!("`--{long}")), "no --{long}");
         }
@@ -124,7 +128,7 @@ fn clap_accepts_its_own_definition_and_completions_are_printed() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
         let ran = home.gdn(&["completions", shell]).exits(0);
-        assert!(ran.stdout.contains("instance"), "{shell}");
+        assert!(ran.stdout.contains("conversation"), "{shell}");
     }
 }
 
@@ -158,4 +162,18 @@ fn ctl_1_help_is_wrapped_once_at_the_width_of_the_environment() {
             .lines()
             .all(|line| line.chars().count() <= 100)
     );
+}
+
+#[test]
+fn compat_4_the_table_of_former_spellings_is_the_programs() {
+    let (_, table) = REFERENCE.split_once("\n## Former spellings\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows: Vec<(&str, &str)> = table
+        .lines()
+        .filter_map(|line| {
+            let (old, new) = line.strip_prefix("| `gdn ")?.split_once("` | `gdn ")?;
+            Some((old, new.strip_suffix("` |")?))
+        })
+        .collect();
+    assert_eq!(rows, gdn::spellings::MOVED);
 }

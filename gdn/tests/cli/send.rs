@@ -210,7 +210,7 @@ fn daemon_death_during_wait_prints_how_to_get_the_answer() {
         .exits(9);
     let id = only_send(&daemon).event_id.unwrap();
     let again =
-        format!("`gdn run && gdn send --event-id {id} --instance 'order 17' 'Where is it?'`");
+        format!("`gdn run && gdn send --event-id {id} --conversation 'order 17' 'Where is it?'`");
     ran.tells(&[
         "error: the connection to the daemon was lost before the answer arrived",
         "accepted events are answered exactly once",

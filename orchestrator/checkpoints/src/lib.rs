@@ -60,6 +60,7 @@ pub use adopt::AdoptionFailure;
 pub use drill::DrillResult;
 pub use error::CheckpointError;
 pub use id::{CheckpointId, IdError};
+pub use place::CHECKPOINTS;
 pub use prune::Retention;
 pub use record::{
     AgentState, CheckpointEntry, CheckpointMetadata, CheckpointReceipt, CheckpointSelector,

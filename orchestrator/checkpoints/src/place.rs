@@ -9,7 +9,8 @@ use goondan_trees::{Excludes, RelativePath, remove_all};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 
-pub(crate) const CHECKPOINTS: &str = ".checkpoints";
+/// Folder of the checkpoints in a work area or a conversation. Opening a [`Store`](crate::Store) creates it.
+pub const CHECKPOINTS: &str = ".checkpoints";
 /// The files of a checkpoint.
 pub(crate) const SNAPSHOT: &str = "snapshot.tar.gz";
 /// Description of a checkpoint.

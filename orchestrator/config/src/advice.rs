@@ -3,6 +3,7 @@
 //! Pure tables and searches: each function suggests a fix for a problem that a reader has already
 //! found.
 
+use crate::kind::LISTS;
 use crate::tree::{MappingEntry, YamlValue};
 
 /// Servers with an API compatible to `openai`: their usual names, and the URL to configure.
@@ -115,7 +116,12 @@ pub(crate) fn foreign(
         "a JavaScript package manifest"
     } else if has_any(&["openapi", "swagger"]) {
         "an HTTP API description"
-    } else if entries.is_empty() || has_any(&["name", "agents", "agent", "model", "tools"]) {
+    } else if LISTS.iter().any(|(list, _)| has(list)) {
+        return Some(ForeignDocument {
+            message: "this document has no `apiVersion`".to_owned(),
+            help: "start it with `apiVersion: goondan.ai/v1`; with this line, it is in the short form",
+        });
+    } else if entries.is_empty() || has_any(&["name", "agent", "model"]) {
         return (!entries.is_empty()).then(|| ForeignDocument {
             message: "this document has no resource fields (`apiVersion`, `kind`, `metadata` and \
                 `spec`)"

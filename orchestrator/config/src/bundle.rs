@@ -42,7 +42,7 @@ use serde_json::{Map, Value, json};
 
 use agents::resolve_agent;
 use connections::{check_shared_keys, resolve_connections};
-use members::{Membership, find_entry_agent, only_swarm, read_membership};
+use members::{Membership, find_entry_agent, read_membership, running_swarm};
 use sandboxes::SandboxCheckContext;
 use workspace_permissions::{PermissionRequest, PermissionState};
 
@@ -64,6 +64,10 @@ pub struct ProjectConfig {
     /// The agent that gets what no rule sends elsewhere: one of `agents`. None only in a project whose agents are
     /// all programs, which work for tasks alone.
     pub entry_agent: Option<AgentName>,
+    /// The Swarm that runs, if the project has one.
+    pub swarm: Option<ResourceName>,
+    /// Further Swarms, which do not run.
+    pub idle_swarms: Vec<ResourceName>,
     /// The default conversation, if the project names one.
     pub conversation_key: Option<InstanceKey>,
     /// The agents that take part, fully resolved.
@@ -157,7 +161,7 @@ impl ProjectConfig {
         machine: &dyn HostMachine,
         (report, requests): (&mut ProblemReport, &mut Vec<PermissionRequest>),
     ) -> Option<Self> {
-        let swarm = only_swarm(&resources, report);
+        let swarm = running_swarm(&resources, report);
         let membership = read_membership(swarm, &resources, report);
         let entry_agent = find_entry_agent(swarm, &membership, &resources, report);
 
@@ -177,7 +181,7 @@ impl ProjectConfig {
         let appliers = appliers_of(&membership, &resources, report);
         *requests = workspace_permissions::grant(
             (&mut agents, &mut connections),
-            resources.contract,
+            (project, resources.contract),
             (&resources.permissions, resources.start),
             report,
         );
@@ -211,9 +215,15 @@ impl ProjectConfig {
         let (models, prices) = called_models(&agents, &resources);
         let budgets = kept_budgets(swarm, &membership, &agents, &resources, report);
         let conversation_key = swarm.and_then(|swarm| default_key(&swarm.value, &resources));
+        let swarm = swarm.map(|swarm| swarm.value.name.clone());
+        let names = resources.swarms.iter().map(|swarm| &swarm.value.name);
+        let idle_swarms = names.filter(|name| swarm.as_ref() != Some(name)).cloned();
+        let idle_swarms = idle_swarms.collect();
         let mut bundle = Self {
             package: resources.package,
             entry_agent: entry_agent?,
+            swarm,
+            idle_swarms,
             conversation_key,
             agents,
             cli_agents,
@@ -360,6 +370,10 @@ fn add_said(bundle: &ProjectConfig, content: &mut Map<String, Value>) {
     }
     if !bundle.notify.is_empty() {
         content.insert("notify".to_owned(), json!(bundle.notify));
+    }
+    if !bundle.idle_swarms.is_empty() {
+        content.insert("swarm".to_owned(), json!(bundle.swarm));
+        content.insert("idleSwarms".to_owned(), json!(bundle.idle_swarms));
     }
 }
 

@@ -26,6 +26,7 @@ mod text;
 use std::collections::BTreeSet;
 
 use goondan_protocol::base_package::{BASE_PACKAGE, BaseContract};
+use goondan_protocol::ids::ResourceName;
 
 use crate::codes;
 use crate::contract::OLDER_RANGE;
@@ -46,6 +47,8 @@ pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;
 struct CompatConversion<'r> {
     contract: BaseContract,
     resources: Resources,
+    /// The document of the Swarm that runs, before its conversion.
+    swarm: Option<YamlNode>,
     report: &'r mut ProblemReport,
     /// Forms that were already reported.
     mentioned: BTreeSet<String>,
@@ -72,9 +75,10 @@ impl CompatConversion<'_> {
 }
 
 /// Converts a project to the current format, and returns the contract of `@goondan/base` that it
-/// requires.
+/// requires. The Swarm `swarm` runs, or the first one.
 pub(crate) fn modernize(
     mut trees: Trees,
+    swarm: Option<&ResourceName>,
     variables: &Variables<'_>,
     report: &mut ProblemReport,
 ) -> (Trees, BaseContract) {
@@ -86,6 +90,7 @@ pub(crate) fn modernize(
     let mut rewriting = CompatConversion {
         contract,
         resources: Resources::of(&trees, contract),
+        swarm: find_swarm(&trees, swarm).cloned(),
         report,
         mentioned: BTreeSet::new(),
         added: Vec::new(),
@@ -107,6 +112,18 @@ pub(crate) fn modernize(
         documents.extend(added);
     }
     (trees, contract)
+}
+
+/// The document of the named Swarm, or of the first one.
+fn find_swarm<'t>(trees: &'t Trees, named: Option<&ResourceName>) -> Option<&'t YamlNode> {
+    let documents = trees.iter().flat_map(|(_, documents)| documents);
+    let mut swarms = documents.filter(|document| text_at(document, &["kind"]) == Some("Swarm"));
+    match named {
+        None => swarms.next(),
+        Some(named) => {
+            swarms.find(|document| text_at(document, &["metadata", "name"]) == Some(named.as_str()))
+        }
+    }
 }
 
 /// Note of the form that decided for the older contract.

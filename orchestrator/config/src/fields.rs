@@ -442,24 +442,28 @@ impl<'n> Fields<'n> {
 
     fn check_missing(&self, report: &mut ProblemReport) {
         for field in self.shape.fields.iter().filter(|field| field.is_required) {
-            if self.has(field.name) {
-                continue;
-            }
-            let written = self.entries.iter().find(|entry| entry.key == field.name);
-            self.check_misspelt(field.name, report);
-            report.add(match written {
-                Some(entry) => Problem::new(
-                    codes::MISSING_FIELD,
-                    entry.key_place,
-                    format!("{} has no value", self.label.field(field.name)),
-                ),
-                None => Problem::new(
-                    codes::MISSING_FIELD,
-                    self.place,
-                    format!("{} needs the field `{}`", self.label, field.name),
-                ),
-            });
+            self.check_present(field.name, report);
         }
+    }
+
+    fn check_present(&self, name: &'static str, report: &mut ProblemReport) {
+        if self.has(name) {
+            return;
+        }
+        let written = self.entries.iter().find(|entry| entry.key == name);
+        self.check_misspelt(name, report);
+        report.add(match written {
+            Some(entry) => Problem::new(
+                codes::MISSING_FIELD,
+                entry.key_place,
+                format!("{} has no value", self.label.field(name)),
+            ),
+            None => Problem::new(
+                codes::MISSING_FIELD,
+                self.place,
+                format!("{} needs the field `{name}`", self.label),
+            ),
+        });
     }
 
     /// In a mapping with arbitrary fields, an unknown field may be a misspelled required one.
@@ -501,6 +505,11 @@ impl<'n> Fields<'n> {
                             )
                             .help("keep one of the two"),
                         );
+                    }
+                }
+                FieldConstraint::RequiredWithout(name, others) => {
+                    if !others.iter().any(|other| self.has(other)) {
+                        self.check_present(name, report);
                     }
                 }
                 FieldConstraint::AnyOf(names, help) => {

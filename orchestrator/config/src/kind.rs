@@ -23,3 +23,14 @@ impl fmt::Display for ResourceKind {
         f.write_str(self.name())
     }
 }
+
+/// Kinds of resources that a short document lists, by the name of its field.
+pub(crate) const LISTS: [(&str, ResourceKind); 7] = [
+    ("models", ResourceKind::MODEL),
+    ("tools", ResourceKind::TOOL),
+    ("extensions", ResourceKind::EXTENSION),
+    ("connectors", ResourceKind::CONNECTOR),
+    ("agents", ResourceKind::AGENT),
+    ("connections", ResourceKind::CONNECTION),
+    ("oauthApps", ResourceKind::OAUTH_APP),
+];

@@ -15,6 +15,7 @@ pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod fallbacks;
+pub(crate) mod inheritance;
 pub(crate) mod model;
 pub(crate) mod notify;
 pub(crate) mod oauth_app;
@@ -267,6 +268,8 @@ pub(crate) struct Resources {
     pub(crate) contract: BaseContract,
     /// The environment files that were named.
     pub(crate) env_files: Vec<PathBuf>,
+    /// The name of the Swarm to run; `None` for the first one.
+    pub(crate) swarm_to_run: Option<ResourceName>,
     /// Decisions of people about permissions of the workspace.
     pub(crate) permissions: PermissionContext,
 }

@@ -42,7 +42,9 @@ mod environment;
 mod fields;
 mod file_list;
 mod frame;
+mod import;
 mod imports;
+mod inherit;
 mod kept;
 mod kind;
 mod kinds;
@@ -96,6 +98,7 @@ pub use bundle::workspace_permissions::{PermissionRequest, PermissionState, is_w
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
+pub use import::{ImportNote, ImportedProject, import};
 pub use kept::ProjectSnapshot;
 pub use loader::{ExpandedProject, LoadResult, Loader};
 pub use machine::{AnyMachine, HostMachine, LocalMachine, OpenBeneathFn, ReadablePathsFn};
@@ -331,6 +334,17 @@ impl ConnectionDefinition {
     pub fn programs(&self) -> Option<Level> {
         connection_starts_programs(self.entry.is_some(), &self.config)
             .then_some(self.sandbox.require)
+    }
+
+    /// Command of the MCP server that it starts, if it starts one.
+    #[must_use]
+    pub fn server_command(&self) -> Option<Vec<String>> {
+        if self.entry.is_some() || self.connector.as_str() != kinds::connection::MCP {
+            return None;
+        }
+        let words = self.config.get("command")?.as_array()?.iter();
+        let words = words.map(|word| word.as_str().map(str::to_owned));
+        words.collect()
     }
 
     /// Chat in which it requests approval of tool calls, and the users who may approve; `None`

@@ -36,6 +36,12 @@ pub const MAX_YAML_DEPTH: usize = 48;
 /// Most lists, mappings and scalars in one YAML file, those repeated by aliases included.
 pub const MAX_YAML_NODES: usize = 100_000;
 
+/// Most Agents that an Agent inherits from, one through the other.
+pub const MAX_ANCESTORS: usize = 8;
+
+/// Most lists, mappings and scalars of all Agents with `inherit`, those inherited included.
+pub const MAX_INHERITED_NODES: usize = 100_000;
+
 /// Most text in one YAML file, in bytes, that repeated by aliases included.
 pub const MAX_YAML_TEXT_BYTES: usize = 2 * MAX_YAML_BYTES;
 

@@ -14,6 +14,7 @@ use crate::document::Document;
 use crate::documents::{read_project, read_tree};
 use crate::environment::Variables;
 use crate::file_list::PROJECT_FILE;
+use crate::inherit;
 use crate::kind::ResourceKind;
 use crate::kinds::{self, Context, Resources};
 use crate::machine::HostMachine;
@@ -56,9 +57,11 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         decisions,
     } = outside;
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
-    let trees = read_project(files, &mut report);
+    let mut trees = read_project(files, &mut report);
+    let inherited = inherit::resolve(&mut trees, &mut report);
     let variables = Variables::read(env, files, &mut report);
-    let (trees, contract) = compat::modernize(trees, &variables, &mut report);
+    let (mut trees, contract) = compat::modernize(trees, files.swarm(), &variables, &mut report);
+    let templates = inherit::take_templates(&mut trees);
     let mut cx = Context {
         files,
         variables: &variables,
@@ -70,10 +73,12 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         contract,
         report,
     };
+    check_templates(&templates, &mut cx);
     let mut resources = read_resources(&trees, &mut cx);
     resources.contract = contract;
     packages::add(&mut resources, &mut cx);
     resources.env_files = files.env_files().to_vec();
+    resources.swarm_to_run = files.swarm().cloned();
     let Context {
         mut report,
         secrets,
@@ -88,6 +93,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
     let mut permissions = Vec::new();
     let into = (&mut report, &mut permissions);
     let bundle = ProjectConfig::of(resources, files.root(), machine, into);
+    report.unify(&inherited);
     ParsedProject {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,
@@ -139,6 +145,16 @@ pub(crate) fn open(root: &Path, report: &mut ProblemReport) -> Option<ProjectFil
                 .help("pass the directory that contains `goondan.yaml`"),
             );
             None
+        }
+    }
+}
+
+/// Reports the problems of templates, which define nothing themselves.
+fn check_templates(templates: &[YamlNode], cx: &mut Context<'_>) {
+    for template in templates {
+        if let Some(document) = Document::read(template, kinds::spec_of, &mut cx.report) {
+            cx.resource = format!("{}/{}", document.kind, document.name.value);
+            drop(kinds::agent::read(&document, cx));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::PermissionDecision;
+use goondan_protocol::ids::ResourceName;
 use goondan_protocol::secret::{NoSecrets, SecretStore};
 use serde_json::Value as Json;
 
@@ -11,6 +12,7 @@ use crate::bundle::workspace_permissions::PermissionRequest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::documents;
 use crate::effective::{self, Setting};
+use crate::inherit;
 use crate::kept::ProjectSnapshot;
 use crate::load::{self, ExternalSources};
 use crate::machine::{AnyMachine, HostMachine};
@@ -25,6 +27,7 @@ use crate::{Environment, ProjectCheck, ProjectConfig};
 pub struct Loader<'e> {
     outside: ExternalSources<'e>,
     env_files: Vec<PathBuf>,
+    swarm: Option<ResourceName>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +65,16 @@ impl<'e> Loader<'e> {
                 decisions: &[],
             },
             env_files: Vec::new(),
+            swarm: None,
+        }
+    }
+
+    /// Selects the Swarm to run, instead of the project's first one.
+    #[must_use]
+    pub fn with_swarm(self, swarm: Option<&ResourceName>) -> Self {
+        Self {
+            swarm: swarm.cloned(),
+            ..self
         }
     }
 
@@ -167,18 +180,20 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// The documents of a project in written form, with short documents expanded. Values are as
-    /// written, secrets included.
+    /// The documents of a project in written form, with short documents expanded, and inherited
+    /// fields written out. Values are as written, secrets included.
     ///
     /// # Errors
     ///
     /// Syntax errors, and unknown fields of short documents.
     pub fn expand(&self, root: &Path) -> Result<ExpandedProject, Diagnostics> {
         let mut report = ProblemReport::default();
-        let trees = match self.open(root, &mut report) {
+        let mut trees = match self.open(root, &mut report) {
             Some(files) => documents::read_project(&files, &mut report),
             None => Vec::new(),
         };
+        drop(inherit::resolve(&mut trees, &mut report));
+        drop(inherit::take_templates(&mut trees));
         if report.has_errors() {
             return Err(report.into_diagnostics());
         }
@@ -219,6 +234,7 @@ impl<'e> Loader<'e> {
 
     fn open(&self, root: &Path, report: &mut ProblemReport) -> Option<ProjectFiles> {
         let files = load::open(root, report)?;
-        Some(files.with_env_files(self.env_files.clone()))
+        let files = files.with_env_files(self.env_files.clone());
+        Some(files.with_swarm(self.swarm.clone()))
     }
 }

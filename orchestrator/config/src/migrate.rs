@@ -104,7 +104,7 @@ impl Translation {
     ) -> Self {
         let before = read_project(files, report);
         let variables = Variables::read(outside.env, files, report);
-        let (after, contract) = compat::modernize(before.clone(), &variables, report);
+        let (after, contract) = compat::modernize(before.clone(), None, &variables, report);
         Self {
             before,
             after,

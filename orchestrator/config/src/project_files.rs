@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use goondan_protocol::ids::ResourceName;
 use sha2::{Digest, Sha256};
 
 use crate::file_list::{
@@ -26,6 +27,8 @@ pub(crate) struct ProjectFiles {
     instead: BTreeMap<PathBuf, String>,
     /// Absolute paths of named environment files; the last one takes precedence.
     env_files: Vec<PathBuf>,
+    /// The Swarm to run; `None` for the first one.
+    swarm: Option<ResourceName>,
     /// True for the files of a package, whose modules run from its own folder.
     is_package: bool,
     /// Stored files that are read instead of the project, except for environment files.
@@ -44,6 +47,7 @@ impl ProjectFiles {
                 root,
                 instead: BTreeMap::new(),
                 env_files: Vec::new(),
+                swarm: None,
                 is_package: false,
                 kept: None,
             })
@@ -55,6 +59,16 @@ impl ProjectFiles {
     /// Adds environment files to the project's own; the last one takes precedence.
     pub(crate) fn with_env_files(self, env_files: Vec<PathBuf>) -> Self {
         Self { env_files, ..self }
+    }
+
+    /// Selects the Swarm to run.
+    pub(crate) fn with_swarm(self, swarm: Option<ResourceName>) -> Self {
+        Self { swarm, ..self }
+    }
+
+    /// The Swarm to run; `None` for the first one.
+    pub(crate) fn swarm(&self) -> Option<&ResourceName> {
+        self.swarm.as_ref()
     }
 
     /// Marks the files as those of a package.

@@ -208,6 +208,17 @@ impl ProblemReport {
         self.problems.push(problem);
     }
 
+    /// Keeps one of the problems that several Agents have at the same place, because they inherit
+    /// its value.
+    pub(crate) fn unify(&mut self, inherited: &BTreeSet<SourceLocation>) {
+        let mut seen = BTreeSet::new();
+        self.problems.retain(|problem| {
+            let place = problem.place;
+            !inherited.contains(&place)
+                || seen.insert((problem.code, place, without_agents(&problem.message)))
+        });
+    }
+
     /// Records the place of an older form.
     pub(crate) fn add_older_place(&mut self, place: SourceLocation) {
         self.older_places.push(place);
@@ -305,6 +316,17 @@ impl ProblemReport {
     pub(crate) fn into_diagnostics(self) -> Diagnostics {
         Diagnostics::new(self.finish().0)
     }
+}
+
+/// A message without the names of Agents.
+fn without_agents(message: &str) -> String {
+    let mut parts = message.split("Agent `");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str("Agent");
+        text.push_str(part.split_once('`').map_or(part, |(_, rest)| rest));
+    }
+    text
 }
 
 /// Limits the number of problems and counts the rest.

@@ -359,5 +359,14 @@ fn rule(rule: &FieldConstraint) -> Json {
             let cases: Vec<Json> = names.iter().copied().map(is_there).collect();
             json!({ "anyOf": cases })
         }
+        FieldConstraint::RequiredWithout(name, others) => {
+            let cases: Vec<Json> = [name]
+                .into_iter()
+                .chain(*others)
+                .copied()
+                .map(is_there)
+                .collect();
+            json!({ "anyOf": cases })
+        }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) enum FieldConstraint {
     NotBoth(&'static str, &'static str),
     /// At least one of these is present; with a suggestion.
     AnyOf(&'static [&'static str], &'static str),
+    /// The first is present, unless one of the others is.
+    RequiredWithout(&'static str, &'static [&'static str]),
 }
 
 /// Allowed values.

@@ -15,7 +15,8 @@ use crate::edit::{
 };
 use crate::fields::{Fields, Label};
 use crate::frame::API_VERSION;
-use crate::kind::ResourceKind;
+use crate::inherit::is_template;
+use crate::kind::{LISTS, ResourceKind};
 use crate::node::REFERENCE;
 use crate::place::SourceLocation;
 use crate::report::ProblemReport;
@@ -66,17 +67,6 @@ pub(crate) static SHORT_FORM: Shape = Shape::of(
         Field::optional("policy", FieldType::Anything, "Policy of the Swarm."),
     ],
 );
-
-/// Kinds of resources that a short document lists, by the name of its field.
-pub(crate) const LISTS: [(&str, ResourceKind); 7] = [
-    ("models", ResourceKind::MODEL),
-    ("tools", ResourceKind::TOOL),
-    ("extensions", ResourceKind::EXTENSION),
-    ("connectors", ResourceKind::CONNECTOR),
-    ("agents", ResourceKind::AGENT),
-    ("connections", ResourceKind::CONNECTION),
-    ("oauthApps", ResourceKind::OAUTH_APP),
-];
 
 /// Fields of a reference in a list, and fields beside such a reference.
 const REFERENCE_FIELDS: [&str; 8] = [
@@ -202,7 +192,9 @@ impl<'n> ShortForm<'n> {
             entry.node = named(&entry.node, ResourceKind::AGENT);
             put(&mut spec, entry);
         } else {
-            let is_agent = |(kind, _): &&(ResourceKind, _)| *kind == ResourceKind::AGENT;
+            let is_agent = |(kind, listed): &&(ResourceKind, &MappingEntry)| {
+                *kind == ResourceKind::AGENT && !is_template(&listed.node)
+            };
             let mut agents = self.listed.iter().filter(is_agent);
             if let (Some((_, only)), None) = (agents.next(), agents.next()) {
                 let agent = text(only.key_place, format!("Agent/{}", only.key));

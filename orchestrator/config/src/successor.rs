@@ -13,7 +13,7 @@ const RESOURCE_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 const LIBRARY_FIELDS: [&str; 4] = ["routes", "flow", "resources", "extends"];
 
 /// Fields of an agent of the library that no other known format has.
-const LIBRARY_AGENT_FIELDS: [&str; 3] = ["inherit", "systemMessage", "input"];
+const LIBRARY_AGENT_FIELDS: [&str; 2] = ["systemMessage", "input"];
 
 /// Files of the TypeScript harness that define its agents.
 pub(crate) const HARNESS_MODULES: [&str; 4] = [
@@ -61,8 +61,9 @@ pub(crate) fn library(document: &YamlNode) -> Option<Problem> {
             found.join(", ")
         );
         Problem::new(codes::UNKNOWN_KIND, document.place, message).help(
-            "run it with that library. To use it here, run `gdn init` in a new directory and write each of its \
-             agents as a document `kind: Agent`: docs/compatibility.md lists the fields",
+            "run it with that library. To use it here, run `gdn config import FILE DIR`, which converts what it can and \
+             lists the rest; or run `gdn init` in a new directory and write each of its agents as a document `kind: \
+             Agent`: docs/compatibility.md lists the fields",
         )
     })
 }

@@ -15,7 +15,8 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
-    AgentName, ChangesetId, InstanceKey, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
+    AgentName, ChangesetId, InstanceKey, InstanceRef, RehearsalSubject, ResourceName, RevisionId,
+    WorkspaceId,
 };
 use goondan_protocol::ipc::EnvelopeHeader;
 use goondan_protocol::task::{GitCredentials, RepositorySource, TaskId};
@@ -381,6 +382,8 @@ pub struct BundleWork {
     pub package: Option<String>,
     /// Environment files that were named for it.
     pub env_files: Vec<PathBuf>,
+    /// The Swarm that was named for it.
+    pub swarm: Option<ResourceName>,
     /// Sources of the running configuration; `None` if they differ from the current files.
     pub sources: Option<Arc<Sources>>,
     /// Rules for changes by agents; `None` if they are not allowed.

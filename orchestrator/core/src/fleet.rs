@@ -69,6 +69,7 @@ mod indeterminate_calls;
 mod inspection;
 pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
+pub(crate) mod model_failures;
 pub(crate) mod models;
 pub(crate) mod parked_events;
 pub(crate) mod processes;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use goondan_config::{ProjectConfig, Sources};
 use goondan_protocol::control::{Call, ControlError, FileWatchMode, ReplicationStall};
-use goondan_protocol::ids::{ConnectionName, InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
@@ -197,6 +197,8 @@ pub struct WorkspaceSettings {
     pub watch: Option<bool>,
     /// Environment files beside its own.
     pub env_files: Option<Vec<PathBuf>>,
+    /// The Swarm to run; `Some(None)` for the project's first one.
+    pub swarm: Option<Option<ResourceName>>,
 }
 
 /// A workspace, read from disk.

@@ -207,6 +207,8 @@ pub(crate) const BREAKER_SPAN_MIN_MS: u64 = 5_000;
 pub(crate) const BREAKER_PAUSE_FIRST_MS: u64 = 10_000;
 /// The longest such pause, in milliseconds.
 pub(crate) const BREAKER_PAUSE_MAX_MS: u64 = 300_000;
+/// Calls of a model in a row that fail until a person acts, after which people see it.
+pub(crate) const LASTING_FAILURES_SHOWN: u32 = 3;
 /// Maximum duration of a call, in milliseconds. Longer requested timeouts are reduced to it.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 

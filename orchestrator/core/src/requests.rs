@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use goondan_config::ProjectConfig;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, DaemonCheck, EmptyResult, ErrorCode, InstanceDetail, InstanceSummary,
-    ListInstances, MoveWorkspace, NodesCheck, NodesPage, SendEvent, SendResult,
+    Call, ControlError, CreateSchedule, DaemonCheck, EmptyResult, ErrorCode, InstanceDetail,
+    InstanceSummary, ListInstances, MoveWorkspace, NodesCheck, NodesPage, SendEvent, SendResult,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
-use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{
+    AgentName, ConnectionName, EventId, InstanceKey, InstanceRef, WorkspaceId,
+};
 use goondan_protocol::images::{self, IMAGES};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::rehearsal::DEFAULT_REHEARSAL_TURNS;
@@ -74,9 +76,6 @@ impl Requests {
     }
 }
 
-/// The connector that the local client is.
-const CLIENT_CONNECTION: &str = "cli";
-
 /// True if a request is answered during the daemon's shutdown, because it changes nothing.
 fn may_come_late(call: &Call) -> bool {
     matches!(
@@ -130,7 +129,7 @@ impl Core {
         &mut self,
         token: RequestToken,
         workspace_id: WorkspaceId,
-        instance_key: goondan_protocol::ids::InstanceKey,
+        instance_key: InstanceKey,
         job: impl FnOnce(InstanceRef) -> (O, C),
     ) {
         match self.fleet.workspace(&workspace_id) {
@@ -171,17 +170,41 @@ impl Core {
         }
     }
 
+    /// Route of a client's input for a conversation.
+    fn route_of_client(
+        &self,
+        id: &WorkspaceId,
+        agent: Option<&AgentName>,
+        conversation: &InstanceKey,
+    ) -> Result<router::Route, ControlError> {
+        let workspace = self.fleet.workspace(id)?;
+        if workspace.closing.is_some() {
+            return Err(no_workspace(id));
+        }
+        let bundle = bundle_of(workspace)?;
+        router::route_sent(bundle, agent, conversation)
+            .map_err(|problem| unroutable(&problem, bundle))
+    }
+
+    fn create_schedule(&mut self, token: RequestToken, peer: Peer, create: CreateSchedule) {
+        let (id, agent) = (&create.workspace_id, create.agent.as_ref());
+        match self.route_of_client(id, agent, &create.conversation_key) {
+            Ok(route) => {
+                let at = InstanceRef {
+                    workspace_id: create.workspace_id.clone(),
+                    instance_key: route.instance_key,
+                };
+                let (client, of) = ((token, peer), (&at, route.agent));
+                self.schedules
+                    .create_for_person(&mut self.fleet, client, of, create);
+            }
+            Err(error) => self.fleet.respond_error(token, error),
+        }
+    }
+
     fn send_event(&mut self, token: RequestToken, send: SendEvent) {
-        let bundle = match self.fleet.workspace(&send.workspace_id) {
-            Ok(workspace) if workspace.closing.is_some() => Err(no_workspace(&send.workspace_id)),
-            Ok(workspace) => bundle_of(workspace),
-            Err(error) => Err(error),
-        };
-        let route = bundle.and_then(|bundle| {
-            router::route_sent(bundle, send.agent.as_ref(), &send.conversation_key)
-                .map_err(|problem| unroutable(&problem, bundle))
-        });
-        let route = match route {
+        let (id, agent) = (&send.workspace_id, send.agent.as_ref());
+        let route = match self.route_of_client(id, agent, &send.conversation_key) {
             Ok(route) => route,
             Err(error) => return self.fleet.respond_error(token, error),
         };
@@ -202,7 +225,7 @@ impl Core {
             Ok(trace) => trace,
             Err(error) => return self.fleet.respond_error(token, error),
         };
-        let Ok(name) = ConnectionName::new(CLIENT_CONNECTION) else {
+        let Ok(name) = ConnectionName::new(router::CLIENT_CONNECTION) else {
             return;
         };
         let event_id = send
@@ -377,8 +400,14 @@ impl Core {
             Call::ListUnknownCalls(list) => self.fleet.list_unknown_calls(token, &list),
             Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
             Call::ListSchedules(list) => self.schedules.list(&mut self.fleet, token, &list),
+            Call::CreateSchedule(create) => self.create_schedule(token, peer, create),
+            Call::MoveSchedule(moved) => {
+                self.schedules
+                    .move_to(&mut self.fleet, (token, peer), &moved);
+            }
             Call::RemoveSchedule(remove) => {
-                self.schedules.remove(&mut self.fleet, token, peer, &remove);
+                self.schedules
+                    .remove(&mut self.fleet, (token, peer), &remove);
             }
             Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
             Call::ShowApproval(show) => self.fleet.show_approval(token, &show),

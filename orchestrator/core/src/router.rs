@@ -84,6 +84,9 @@ fn new_key(text: &str) -> Result<InstanceKey, RoutingError> {
     })
 }
 
+/// The connector that the local client is.
+pub(crate) const CLIENT_CONNECTION: &str = "cli";
+
 /// Routes a client's event to `agent`, or to the entry agent if `None`.
 fn route_direct(
     bundle: &ProjectConfig,
@@ -394,6 +397,8 @@ mod tests {
         };
         ProjectConfig {
             package: None,
+            swarm: None,
+            idle_swarms: Vec::new(),
             conversation_key: None,
             entry_agent: "clerk".parse().ok(),
             agents: [agent("clerk"), agent("helper")].into(),

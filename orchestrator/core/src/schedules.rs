@@ -1,7 +1,7 @@
-//! Schedules that agents create for their own conversations.
+//! Inputs of conversations that become due later.
 //!
-//! An agent creates a schedule with the tool `schedule`; people list and remove it. Each occurrence
-//! becomes an input of the conversation. Due occurrences are a function of the stored schedules and the
+//! An agent creates a schedule for its own conversation with the tool `schedule`; people list, move and
+//! remove it, and create some of their own (`people`). Each occurrence becomes an input of the conversation. Due occurrences are a function of the stored schedules and the
 //! time ([`record`], which uses the rules of the connector `cron`); this module stores, submits and
 //! reports.
 //!
@@ -16,13 +16,11 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
-use goondan_protocol::control::{
-    ControlError, ErrorCode, ListSchedules, RemoveSchedule, ScheduleInfo, SchedulePlace,
-    ScheduleRemoved,
-};
+use goondan_protocol::control::{ControlError, ErrorCode, ScheduleInfo};
 use goondan_protocol::ids::{InstanceKey, InstanceRef, ScheduleId, WorkspaceId};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_SCHEDULED_INPUT_BYTES;
-use goondan_protocol::schedule::{RequestedTime, ScheduleCatchUp, id_of_request};
+use goondan_protocol::schedule::{RequestedTime, ScheduleCatchUp, ScheduleChange, id_of_request};
 use goondan_protocol::task::is_of_task;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -41,11 +39,12 @@ use crate::limits::{
     SCHEDULE_METADATA_BYTES_MAX, SCHEDULE_RETRY_MS, SCHEDULES_PER_CONVERSATION_MAX,
     SCHEDULES_PER_WORKSPACE_MAX,
 };
-use crate::refusals::{AgentRequestError, no_workspace, stopping_error};
-use crate::{LogEvent, Peer, RequestToken, control_error};
+use crate::refusals::AgentRequestError;
+use crate::{LogEvent, control_error};
 
 mod book;
 mod calendar;
+mod people;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -54,10 +53,41 @@ use self::book::{Book, BookChange};
 use self::calendar::{Calendar, ChangeReply, QueuedChange, Step, info_of};
 use self::record::{ScheduleRecord, time_of};
 
-/// Audit event of a schedule that an agent created.
-const SCHEDULE_CREATED: &str = "scheduleCreated";
-/// Audit event of a schedule that a person or its agent removed.
-const SCHEDULE_REMOVED: &str = "scheduleRemoved";
+/// A schedule as requested.
+#[derive(Debug)]
+struct NewSchedule {
+    schedule_id: ScheduleId,
+    time: RequestedTime,
+    catch_up: ScheduleCatchUp,
+    input: String,
+    /// True if a person creates it.
+    by_person: bool,
+}
+
+/// Reason why a schedule is not created or changed.
+#[derive(Debug)]
+enum ScheduleRefusal {
+    /// The request has no valid form.
+    Invalid(String),
+    /// A limit, or a rule of the conversation.
+    NotAllowed(String),
+    /// The conversation belongs to another agent.
+    Taken(String),
+    /// The schedules of the conversation cannot be changed now.
+    Unusable(String),
+}
+
+impl From<ScheduleRefusal> for AgentRequestError {
+    fn from(refusal: ScheduleRefusal) -> Self {
+        match refusal {
+            ScheduleRefusal::Invalid(message) => Self::new("E_INVALID_REQUEST", message),
+            ScheduleRefusal::NotAllowed(message) => Self::new("E_SCHEDULE_REFUSED", message),
+            ScheduleRefusal::Taken(message) | ScheduleRefusal::Unusable(message) => {
+                Self::new("E_FAILED", message)
+            }
+        }
+    }
+}
 
 continuation! {
     /// A change of a conversation's schedules on its way to disk.
@@ -70,12 +100,6 @@ pub(crate) struct Schedules {
     workspaces: BTreeMap<WorkspaceId, BTreeMap<InstanceKey, Calendar>>,
     /// Time of the latest check.
     checked_at: Option<Timestamp>,
-}
-
-fn not_found(id: &ScheduleId) -> ControlError {
-    let text = format!("schedule `{id}` does not exist; it was removed, or has ended");
-    ControlError::new(ErrorCode::ScheduleNotFound, text)
-        .suggest("list the schedules: `gdn schedule list`")
 }
 
 /// Reason why the conversations of an agent get no inputs now.
@@ -204,14 +228,24 @@ impl Schedules {
                 input,
                 catch_up,
             } => match request.and_then(|request| id_of_request(&request)) {
-                Ok(id) => self.create(fleet, requester, creator, (id, time, catch_up, input)),
+                Ok(schedule_id) => {
+                    let new = NewSchedule {
+                        schedule_id,
+                        time,
+                        catch_up,
+                        input,
+                        by_person: false,
+                    };
+                    self.create(fleet, requester, creator, new)
+                }
                 Err(error) => Err(AgentRequestError::new(
                     "E_INVALID_REQUEST",
                     error.to_string(),
                 )),
             },
             AgentQuestion::ListSchedules {} => {
-                let schedules = self.infos(fleet, &requester.at);
+                let mut schedules = self.infos(fleet, &requester.at);
+                schedules.retain(|schedule| !schedule.by_person);
                 fleet.answer_agent(requester, AgentAnswer::Schedules { schedules });
                 Ok(())
             }
@@ -231,28 +265,38 @@ impl Schedules {
         fleet: &mut Fleet,
         requester: &Requester,
         creator: ScheduleCreator,
-        (schedule_id, time, catch_up, input): (ScheduleId, RequestedTime, ScheduleCatchUp, String),
+        new: NewSchedule,
     ) -> Result<(), AgentRequestError> {
-        let refused = |message: String| Err(AgentRequestError::new("E_SCHEDULE_REFUSED", message));
-        let invalid = |message: String| Err(AgentRequestError::new("E_INVALID_REQUEST", message));
         let at = &requester.at;
-        let now = fleet.now().wall;
         if is_of_task(&at.instance_key) {
-            return refused("an agent that works on a task cannot create schedules".to_owned());
+            let message = "an agent that works on a task cannot create schedules";
+            return Err(ScheduleRefusal::NotAllowed(message.to_owned()).into());
         }
-        if self.answer_repeated(fleet, requester, &schedule_id, now) {
+        if self.answer_repeated(fleet, requester, &new.schedule_id, fleet.now().wall) {
             return Ok(());
         }
+        let reply = ChangeReply::Agent(requester.clone());
+        Ok(self.add(fleet, at, creator, new, reply)?)
+    }
+
+    /// Adds a schedule to a conversation.
+    fn add(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &InstanceRef,
+        creator: ScheduleCreator,
+        new: NewSchedule,
+        reply: ChangeReply,
+    ) -> Result<(), ScheduleRefusal> {
+        let refused = |message: String| Err(ScheduleRefusal::NotAllowed(message));
+        let now = fleet.now().wall;
         self.check_usable(fleet, at)?;
-        if input.trim().is_empty() || input.len() > MAX_SCHEDULED_INPUT_BYTES {
-            return invalid(format!(
-                "the input must have 1 to {MAX_SCHEDULED_INPUT_BYTES} bytes"
-            ));
+        if new.input.trim().is_empty() || new.input.len() > MAX_SCHEDULED_INPUT_BYTES {
+            let message = format!("the input must have 1 to {MAX_SCHEDULED_INPUT_BYTES} bytes");
+            return Err(ScheduleRefusal::Invalid(message));
         }
-        let (time, ledger) = match time_of(time, catch_up, now) {
-            Ok(times) => times,
-            Err(problem) => return invalid(problem),
-        };
+        let times = time_of(new.time, new.catch_up, now);
+        let (time, ledger) = times.map_err(ScheduleRefusal::Invalid)?;
         if self.calendar(at).map_or(0, Calendar::count) >= SCHEDULES_PER_CONVERSATION_MAX {
             return refused(format!(
                 "this conversation already has {SCHEDULES_PER_CONVERSATION_MAX} schedules; remove \
@@ -264,7 +308,7 @@ impl Schedules {
         if of_workspace >= SCHEDULES_PER_WORKSPACE_MAX {
             return refused(format!(
                 "the project already has {SCHEDULES_PER_WORKSPACE_MAX} schedules; a person can \
-                 remove some with `gdn schedule remove`"
+                 remove some with `gdn event schedule remove`"
             ));
         }
         let metadata = json!([&creator.metadata, &creator.auth]).to_string();
@@ -276,12 +320,13 @@ impl Schedules {
             ));
         }
         let record = ScheduleRecord {
-            schedule_id,
+            schedule_id: new.schedule_id,
             time,
-            catch_up,
-            input,
+            catch_up: new.catch_up,
+            input: new.input,
             created_at: now,
             agent_name: creator.agent.clone(),
+            by_person: new.by_person,
             auth: creator.auth,
             connection: creator.connection,
             metadata: creator.metadata,
@@ -292,7 +337,7 @@ impl Schedules {
             .or_insert_with(|| Calendar::new(creator.agent, Book::default(), now));
         calendar.changes.push_back(QueuedChange {
             change: BookChange::Add(Box::new(record)),
-            reply: ChangeReply::Agent(requester.clone()),
+            reply,
         });
         self.advance(fleet, at);
         Ok(())
@@ -330,8 +375,8 @@ impl Schedules {
     }
 
     /// Checks that the schedules of a conversation can be changed.
-    fn check_usable(&self, fleet: &Fleet, at: &InstanceRef) -> Result<(), AgentRequestError> {
-        let failed = |message: String| Err(AgentRequestError::new("E_FAILED", message));
+    fn check_usable(&self, fleet: &Fleet, at: &InstanceRef) -> Result<(), ScheduleRefusal> {
+        let failed = |message: String| Err(ScheduleRefusal::Unusable(message));
         let workspace = fleet.workspaces().get(&at.workspace_id);
         if fleet.is_stopping() || workspace.is_none_or(|it| it.closing.is_some()) {
             return failed("the workspace is being stopped".to_owned());
@@ -353,7 +398,12 @@ impl Schedules {
         let at = &requester.at;
         self.check_usable(fleet, at)?;
         let calendar = self.calendar_mut(at);
-        let known = calendar.filter(|it| it.book.get(&schedule_id).is_some());
+        // What a person was promised is not the agent's to remove.
+        let is_own = |calendar: &Calendar| {
+            let record = calendar.book.get(&schedule_id);
+            record.is_some_and(|record| !record.by_person)
+        };
+        let known = calendar.filter(|calendar| is_own(calendar));
         let Some(calendar) = known else {
             let has_ended = self.calendar(at).map(|it| it.book.has_ended(&schedule_id));
             if has_ended == Some(true) {
@@ -370,82 +420,6 @@ impl Schedules {
         });
         self.advance(fleet, at);
         Ok(())
-    }
-
-    /// Lists schedules for a client.
-    pub(crate) fn list(&self, fleet: &mut Fleet, token: RequestToken, list: &ListSchedules) {
-        let only = list.workspace_id.as_ref();
-        if let Some(id) = only
-            && let Err(error) = fleet.workspace(id)
-        {
-            return fleet.respond_error(token, error);
-        }
-        let is_behind = |place: &SchedulePlace| list.after.as_ref().is_none_or(|it| it < place);
-        let workspaces = self.workspaces.iter();
-        let workspaces = workspaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
-        let key = list.instance_key.as_ref();
-        let mut listed: Vec<ScheduleInfo> = Vec::new();
-        for (id, calendars) in workspaces {
-            let calendars = calendars.keys();
-            for own in calendars.filter(|own| key.is_none_or(|key| key == *own)) {
-                let at = InstanceRef {
-                    workspace_id: id.clone(),
-                    instance_key: own.clone(),
-                };
-                listed.extend(self.infos(fleet, &at));
-            }
-        }
-        listed.sort_by_key(ScheduleInfo::place);
-        let page = list.page_of(listed.into_iter().filter(|it| is_behind(&it.place())));
-        fleet.respond(token, &page);
-    }
-
-    /// Removes a schedule for a person.
-    pub(crate) fn remove(
-        &mut self,
-        fleet: &mut Fleet,
-        token: RequestToken,
-        peer: Peer,
-        remove: &RemoveSchedule,
-    ) {
-        let RemoveSchedule {
-            workspace_id: id,
-            schedule_id,
-        } = remove;
-        let refused = match fleet.workspaces().get(id) {
-            _ if fleet.is_stopping() => Some(stopping_error()),
-            None => Some(no_workspace(id)),
-            Some(workspace) if workspace.closing.is_some() => Some(no_workspace(id)),
-            Some(_) => None,
-        };
-        if let Some(error) = refused {
-            return fleet.respond_error(token, error);
-        }
-        let now = fleet.now().wall;
-        let calendars = self.workspaces.get(id).into_iter().flatten();
-        let mut found = calendars.filter_map(|(key, calendar)| {
-            let record = calendar.book.get(schedule_id)?;
-            let at = InstanceRef {
-                workspace_id: id.clone(),
-                instance_key: key.clone(),
-            };
-            let schedule = info_of(&at, record, now, None);
-            Some((at, ScheduleRemoved { schedule }))
-        });
-        let Some((at, removed)) = found.next() else {
-            return fleet.respond_error(token, not_found(schedule_id));
-        };
-        if let Some(calendar) = self.calendar_mut(&at) {
-            calendar.changes.push_back(QueuedChange {
-                change: BookChange::Remove(schedule_id.clone()),
-                reply: ChangeReply::Person {
-                    token,
-                    pid: peer.pid,
-                    removed: Box::new(removed),
-                },
-            });
-        }
-        self.advance(fleet, &at);
     }
 
     fn infos(&self, fleet: &Fleet, at: &InstanceRef) -> Vec<ScheduleInfo> {
@@ -484,10 +458,8 @@ impl Schedules {
         }
         while let Some(queued) = calendar.changes.pop_front() {
             // Its last occurrence was submitted meanwhile, or another client removed it.
-            if let BookChange::Remove(id) = &queued.change
-                && calendar.book.get(id).is_none()
-            {
-                report_missing(fleet, queued.reply, id);
+            if calendar.book.is_late(&queued.change) {
+                report_missing(fleet, queued);
                 continue;
             }
             return write(fleet, at, calendar, queued);
@@ -536,7 +508,7 @@ impl Schedules {
             } => {
                 if !std::mem::replace(&mut calendar.is_reported, true) {
                     let event = LogEvent::error(
-                        "schedule is not usable; remove it with `gdn schedule remove`",
+                        "schedule is not usable; remove it with `gdn event schedule remove`",
                     );
                     let event = event.of(at).with("scheduleId", schedule_id.as_str());
                     fleet.log(event.with("error", problem));
@@ -586,7 +558,7 @@ impl Schedules {
         &mut self,
         fleet: &mut Fleet,
         keeping: &KeepingSchedules,
-        result: Result<(), StoreError>,
+        result: Result<bool, StoreError>,
     ) {
         let at = &keeping.instance;
         let now = fleet.now().wall;
@@ -597,10 +569,29 @@ impl Schedules {
             return;
         };
         match result {
-            Ok(()) => {
+            Ok(is_new_conversation) => {
                 calendar.book = book;
+                if is_new_conversation {
+                    let created = LifecycleEvent::InstanceCreated {
+                        instance_key: at.instance_key.clone(),
+                        agent_name: Some(calendar.agent.clone()),
+                    };
+                    fleet.announce(&at.workspace_id, created, None);
+                }
                 report_change(fleet, at, calendar, queued);
                 self.advance(fleet, at);
+            }
+            // Refused before anything changed.
+            Err(error @ StoreError::KeyTaken { .. }) => {
+                let error = control_error(&error).suggest(
+                    "choose another `--conversation` key, or pass that agent with `--agent`",
+                );
+                refuse(fleet, &queued.reply, error);
+                if calendar.is_empty()
+                    && let Some(calendars) = self.workspaces.get_mut(&at.workspace_id)
+                {
+                    calendars.remove(&at.instance_key);
+                }
             }
             Err(error) => {
                 let event = LogEvent::error("failed to store schedules").of(at);
@@ -704,8 +695,17 @@ fn write(fleet: &mut Fleet, at: &InstanceRef, calendar: &mut Calendar, queued: Q
             return refuse(fleet, &queued.reply, error);
         }
     };
+    // A conversation may begin with an input that a person has become due later.
+    let created_for = if let BookChange::Add(record) = &queued.change
+        && record.by_person
+    {
+        Some((record.agent_name.clone(), record.created_at))
+    } else {
+        None
+    };
     let keep = KeepSchedules {
         instance: at.clone(),
+        created_for,
         schedules,
     };
     calendar.writing = Some((queued, book));
@@ -716,26 +716,43 @@ fn write(fleet: &mut Fleet, at: &InstanceRef, calendar: &mut Calendar, queued: Q
 /// Reports a durable change.
 fn report_change(fleet: &mut Fleet, at: &InstanceRef, calendar: &Calendar, queued: QueuedChange) {
     let now = fleet.now().wall;
-    let (audit, id) = match &queued.change {
-        BookChange::Add(record) => (SCHEDULE_CREATED, &record.schedule_id),
-        BookChange::Remove(id) if queued.reply != ChangeReply::None => (SCHEDULE_REMOVED, id),
-        BookChange::Remove(_)
-        | BookChange::Rewrite
-        | BookChange::Settle(..)
-        | BookChange::Submitted(..) => return,
+    let (change, id) = match &queued.change {
+        BookChange::Add(record) => (ScheduleChange::Created, &record.schedule_id),
+        BookChange::Move(id, _) => (ScheduleChange::Moved, id),
+        BookChange::Remove(id) if queued.reply != ChangeReply::None => {
+            (ScheduleChange::Removed, id)
+        }
+        BookChange::Submitted(id, _) => (ScheduleChange::Sent, id),
+        BookChange::Remove(_) | BookChange::Rewrite | BookChange::Settle(..) => return,
+    };
+    let changed = LifecycleEvent::ScheduleChanged {
+        instance_key: at.instance_key.clone(),
+        schedule_id: id.clone(),
+        change,
+    };
+    fleet.announce(&at.workspace_id, changed, None);
+    let audit = match change {
+        ScheduleChange::Created => "scheduleCreated",
+        ScheduleChange::Moved => "scheduleMoved",
+        ScheduleChange::Removed => "scheduleRemoved",
+        ScheduleChange::Sent => return,
     };
     let details = match &queued.reply {
         ChangeReply::Person { pid, .. } => json!({"scheduleId": id, "clientPid": pid}),
         ChangeReply::Agent(_) | ChangeReply::None => json!({"scheduleId": id}),
     };
     fleet.audit(at, audit, details);
+    let record = calendar.book.get(id);
+    let schedule = record.map(|record| info_of(at, record, now, None));
     match queued.reply {
         ChangeReply::None => {}
-        ChangeReply::Person { token, removed, .. } => fleet.respond(token, &*removed),
+        ChangeReply::Person { token, before, .. } => {
+            people::answer(fleet, token, before, schedule);
+        }
         ChangeReply::Agent(requester) => {
-            let answer = match calendar.book.get(id) {
-                Some(record) => AgentAnswer::Schedule {
-                    schedule: Box::new(info_of(at, record, now, None)),
+            let answer = match schedule {
+                Some(schedule) => AgentAnswer::Schedule {
+                    schedule: Box::new(schedule),
                 },
                 None => AgentAnswer::ScheduleEnded {
                     schedule_id: id.clone(),
@@ -746,14 +763,17 @@ fn report_change(fleet: &mut Fleet, at: &InstanceRef, calendar: &Calendar, queue
     }
 }
 
-/// Reports that the schedule to remove no longer exists.
-fn report_missing(fleet: &mut Fleet, reply: ChangeReply, id: &ScheduleId) {
-    match reply {
+/// Reports that the schedule to change no longer exists.
+fn report_missing(fleet: &mut Fleet, queued: QueuedChange) {
+    let (BookChange::Remove(id) | BookChange::Move(id, _)) = queued.change else {
+        return;
+    };
+    match queued.reply {
         ChangeReply::None => {}
-        ChangeReply::Person { token, .. } => fleet.respond_error(token, not_found(id)),
+        ChangeReply::Person { token, .. } => fleet.respond_error(token, people::not_found(&id)),
         ChangeReply::Agent(requester) => {
-            let schedule_id = id.clone();
-            fleet.answer_agent(&requester, AgentAnswer::ScheduleEnded { schedule_id });
+            let answer = AgentAnswer::ScheduleEnded { schedule_id: id };
+            fleet.answer_agent(&requester, answer);
         }
     }
 }

@@ -304,6 +304,7 @@ fn open(world: &mut World) {
         project_root,
         watch: None,
         env_files: None,
+        swarm: None,
     });
     world.ask(SimulatedRequest::Other, call);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_protocol::ids::LoginId;
-use goondan_protocol::oauth::{ClientAuth, OAuthClient, OAuthNeed};
+use goondan_protocol::oauth::{ClientAuth, OAuthClient, OAuthNeed, SECRET_FIELDS};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
@@ -38,17 +38,8 @@ impl Fields {
 
     /// Returns the values that must be masked in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretValue> {
-        const SECRET: [&str; 7] = [
-            "accessToken",
-            "refreshToken",
-            "clientSecret",
-            "codeVerifier",
-            "state",
-            "deviceCode",
-            "code",
-        ];
         let fields = self.0.iter();
-        fields.filter_map(|(name, value)| SECRET.contains(&name.as_str()).then_some(value))
+        fields.filter_map(|(name, value)| SECRET_FIELDS.contains(&name.as_str()).then_some(value))
     }
 
     /// Returns the reason why these fields cannot be the document at this path below the OAuth

@@ -182,6 +182,7 @@ fn perform(
             project_root: &work.project_root,
             package: work.package.as_deref(),
             env_files: &work.env_files,
+            swarm: work.swarm.as_ref(),
         },
         agent: &agent,
         at: &work.instance,

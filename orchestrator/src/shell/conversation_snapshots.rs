@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use goondan_checkpoints::{
-    AgentState, CheckpointEntry, CheckpointError, CheckpointId, CheckpointSelector, Consistency,
-    MakeCheckpoint, Retention, RewindPlan, Store,
+    AgentState, CHECKPOINTS, CheckpointEntry, CheckpointError, CheckpointId, CheckpointSelector,
+    Consistency, MakeCheckpoint, Retention, RewindPlan, Store,
 };
 use goondan_core::{CoreInput, FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
 use goondan_durable::disk::{Disk, Folder};
@@ -90,7 +90,13 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
             JointResult::Made { at, hold, result }
         }
         JointWork::List { at, token, list } => {
-            let listed = open(&at).and_then(|store| page_of(&store, &list));
+            let kept = directory(layout, &at);
+            // A list changes nothing, and opening would create the folder.
+            let listed = if kept.is_dir() && !kept.join(CHECKPOINTS).exists() {
+                Ok(InstanceCheckpointsPage::default())
+            } else {
+                open(&at).and_then(|store| page_of(&store, &list))
+            };
             let result = listed.and_then(|listed| {
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))

@@ -1,12 +1,9 @@
 //! Masking of secret values: no value that a configuration read from a secret or the environment
 //! leaves the daemon in a log line, an error text or a runtime event (`SEC-2`).
 //!
-//! Values are found in the forms that programs write: verbatim, escaped as JSON (once and twice,
-//! because a line can quote another), in base64 at any offset, in hexadecimal, and percent-encoded.
-//! Programs write a multi-line value, such as a private key, line by line, so each line is also a
-//! value. Other escapes in the text (`\/`, `\u0068`, `%2f`) are decoded before the search, at each
-//! level of quoting. A line that is too long is split next to a value and not within it, in any
-//! form; a value that is too long for that is found in pieces.
+//! [`MaskTable`] finds a value in the forms that programs write. A line that is too long is split
+//! next to a value and not within it, in any form; a value that is too long for that is found in
+//! pieces.
 //!
 //! * Reports of a child, and payloads of events, are masked on arrival, so everything derived from
 //!   them is masked. For a task, this includes the outcome of a turn and the output of its program, and therefore the
@@ -19,35 +16,22 @@
 //! A value stays masked until the daemon ends, because a process can still write it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use goondan_config::Secrets;
 use goondan_log::line_bytes;
+use goondan_masking::MaskTable;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::{ControlError, WatchUpdate};
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::{PAYLOAD, TurnOutcome};
 use goondan_protocol::ipc::{Assignment, ToAgent, ToChild, ToConnector, ToOrchestrator};
-use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::reply::Reply;
 use goondan_protocol::task::{OutputStream, TaskOutput};
 use goondan_store::writer::operation::Op;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-
-use crate::limits::{
-    MASKED_BEGINNING_BYTES_MAX, MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN,
-};
-
-mod unescape;
-
-use unescape::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
-
-const MASK: &str = "[masked]";
 
 /// Identity fields of a log line. They are never masked, because they never contain a value and a
 /// line without them is useless.
@@ -89,23 +73,6 @@ pub(super) struct Masks {
     known: RwLock<MaskTable>,
 }
 
-#[derive(Default)]
-struct MaskTable {
-    values: BTreeSet<String>,
-    /// The search patterns of all values.
-    patterns: BTreeSet<String>,
-    /// Length in bytes of the longest part that is written contiguously.
-    longest: usize,
-    finder: Option<AhoCorasick>,
-}
-
-impl std::fmt::Debug for MaskTable {
-    /// Shows only the number of values.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Known({})", self.values.len())
-    }
-}
-
 impl Masks {
     /// Adds the values of a configuration.
     pub(super) fn add(&self, secrets: &Secrets) {
@@ -118,30 +85,11 @@ impl Masks {
 
     fn add_values(&self, values: &[&str]) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let before = known.values.len();
-        let long = values.iter();
-        let long = long.filter(|value| value.len() >= MASKED_VALUE_BYTES_MIN);
-        known.values.extend(long.map(|value| (*value).to_owned()));
-        if known.values.len() == before {
-            return;
-        }
-        let parts: Vec<&str> = known.values.iter().flat_map(|value| parts(value)).collect();
-        let longest = parts.iter().map(|part| part.len()).max();
-        let longest = longest.unwrap_or_default();
-        let patterns: BTreeSet<String> = parts.into_iter().flat_map(forms).collect();
-        let finder = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(&patterns);
-        match finder {
-            Ok(finder) => {
-                known.finder = Some(finder);
-                known.patterns = patterns;
-                known.longest = longest;
-            }
-            Err(error) => tracing::error!(
+        if let Err(error) = known.add(values) {
+            tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "failed to mask values of a configuration"
-            ),
+            );
         }
     }
 
@@ -150,45 +98,16 @@ impl Masks {
         known.text(text)
     }
 
-    /// Position at which `bytes`, the first part of a longer line, can be cut without splitting a
-    /// value, whatever follows: at most `bytes.len()`, and 0 only if `bytes` is empty.
+    /// See [`MaskTable::cut_beside_values`].
     pub(super) fn cut_beside_values(&self, bytes: &[u8]) -> usize {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(finder) = &known.finder else {
-            return bytes.len();
-        };
-        // The last bytes may be the beginning of a value with every byte escaped. A value longer
-        // than half is split and found in pieces.
-        let escaped = if may_hide(bytes) {
-            known.longest.saturating_mul(ESCAPED_BYTES_MAX)
-        } else {
-            0
-        };
-        let kept_back = finder.max_pattern_len().max(escaped).saturating_sub(1);
-        let cut = bytes.len().saturating_sub(kept_back.min(bytes.len() / 2));
-        let cut = before_escape(bytes, cut);
-        let mut across = known.spans(bytes).into_iter();
-        let across = across.find(|span| span.start < cut && cut < span.end);
-        across.map_or(cut, |span| span.end)
+        known.cut_beside_values(bytes)
     }
 
-    /// Removes the end of `text`, the first part of a longer text, that may be the beginning of a
-    /// value.
+    /// See [`MaskTable::split_off_beginning`].
     fn split_off_beginning(&self, text: &mut String) -> String {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let begun = known.patterns.iter().filter_map(|pattern| {
-            let most = pattern.len().min(MASKED_BEGINNING_BYTES_MAX + 1);
-            let mut lengths = (1..most).rev();
-            lengths.find(|length| {
-                let beginning = pattern.get(..*length);
-                beginning.is_some_and(|beginning| text.ends_with(beginning))
-            })
-        });
-        let cut = text.len() - begun.max().unwrap_or_default();
-        // A complete value is not split.
-        let mut across = known.spans(text.as_bytes()).into_iter();
-        let across = across.find(|span| span.start < cut && cut < span.end);
-        text.split_off(across.map_or(cut, |span| span.end))
+        known.split_off_beginning(text)
     }
 
     fn mask(&self, text: &mut String) {
@@ -245,10 +164,12 @@ impl Masks {
                 if known.may_be_in_json(&observe.line)
                     && let Ok(record) = serde_json::from_slice(&observe.line)
                 {
-                    observe.line = line_bytes(&known.record(record));
+                    observe.line = line_bytes(&masked_record(&known, record));
                 }
             }
-            Op::Audit(audit) => audit.record = known.record(std::mem::take(&mut audit.record)),
+            Op::Audit(audit) => {
+                audit.record = masked_record(&known, std::mem::take(&mut audit.record));
+            }
             _ => {}
         }
     }
@@ -258,7 +179,7 @@ impl Masks {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.may_be_in_json(event.get().as_bytes())
             && let Ok(record) = serde_json::from_str(event.get())
-            && let Ok(masked) = to_raw_value(&known.record(record))
+            && let Ok(masked) = to_raw_value(&masked_record(&known, record))
         {
             *event = masked;
         }
@@ -275,7 +196,7 @@ impl Masks {
             if !known.may_be_in_json(&json) {
                 return Ok(None);
             }
-            let record = known.record(serde_json::from_slice(&json)?);
+            let record = masked_record(&known, serde_json::from_slice(&json)?);
             serde_json::from_value(Value::Object(record)).map(Some)
         });
         match masked {
@@ -338,7 +259,10 @@ impl Masks {
     /// Masks a child's reports about itself and, if it works for a task, its answers.
     pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: MaskingScope) {
         match message {
-            ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
+            ToOrchestrator::Observe(event) => {
+                self.mask_any(&mut event.detail);
+                self.mask_any(&mut event.refusal);
+            }
             ToOrchestrator::Status(status) => {
                 self.mask(&mut status.detail);
                 status.token.iter_mut().for_each(|it| self.verdict(it));
@@ -383,6 +307,16 @@ impl Masks {
     }
 }
 
+/// Masks the [free texts](FREE_TEXTS) of a record.
+fn masked_record(known: &MaskTable, record: JsonObject) -> JsonObject {
+    let masked = record.into_iter().map(|(name, value)| {
+        let is_free = FREE_TEXTS.contains(&name.as_str());
+        let value = if is_free { known.value(value) } else { value };
+        (name, value)
+    });
+    masked.collect()
+}
+
 /// Ends of the output of a task's program so far. Each may be the beginning of a value, which must
 /// be masked as a whole.
 #[derive(Debug, Default)]
@@ -421,210 +355,11 @@ impl OutputEnds {
     }
 }
 
-impl MaskTable {
-    fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let spans = self.spans(text.as_bytes());
-        if spans.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let mut masked = String::with_capacity(text.len());
-        let mut at = 0;
-        for span in spans {
-            masked.push_str(text.get(at..span.start).unwrap_or_default());
-            masked.push_str(MASK);
-            at = span.end;
-        }
-        masked.push_str(text.get(at..).unwrap_or_default());
-        Cow::Owned(masked)
-    }
-
-    /// Positions of values, verbatim or escaped, in order and without overlaps.
-    fn spans(&self, bytes: &[u8]) -> Vec<Range<usize>> {
-        let Some(finder) = &self.finder else {
-            return Vec::new();
-        };
-        let found = finder.find_iter(bytes);
-        let mut spans: Vec<Range<usize>> = found.map(|found| found.range()).collect();
-        if !may_hide(bytes) {
-            return spans;
-        }
-        for undone in undone(bytes) {
-            let found = finder.find_iter(&undone.bytes);
-            spans.extend(found.map(|found| undone.places(found.range())));
-        }
-        spans.sort_by_key(|span| (span.start, span.end));
-        let mut apart: Vec<Range<usize>> = Vec::new();
-        for span in spans {
-            match apart.last_mut() {
-                Some(last) if span.start < last.end => last.end = last.end.max(span.end),
-                _ => apart.push(span),
-            }
-        }
-        apart
-    }
-
-    /// True if this JSON may contain a value, verbatim or escaped, such as in a string that is JSON
-    /// itself.
-    fn may_be_in_json(&self, json: &[u8]) -> bool {
-        let finder = self.finder.as_ref();
-        finder.is_some_and(|finder| may_hide(json) || finder.is_match(json))
-    }
-
-    /// Masks JSON so that it stays valid.
-    fn raw(&self, raw: &mut Box<RawValue>) {
-        if self.may_be_in_json(raw.get().as_bytes())
-            && let Ok(value) = serde_json::from_str(raw.get())
-            && let Ok(masked) = to_raw_value(&self.value(value))
-        {
-            *raw = masked;
-        }
-    }
-
-    /// Masks the [free texts](FREE_TEXTS) of a record.
-    fn record(&self, record: JsonObject) -> JsonObject {
-        let masked = record.into_iter().map(|(name, value)| {
-            let is_free = FREE_TEXTS.contains(&name.as_str());
-            let value = if is_free { self.value(value) } else { value };
-            (name, value)
-        });
-        masked.collect()
-    }
-
-    fn value(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.text(&text).into_owned()),
-            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
-            Value::Object(fields) => {
-                let masked = fields.into_iter();
-                let masked =
-                    masked.map(|(name, value)| (self.text(&name).into_owned(), self.value(value)));
-                Value::Object(masked.collect())
-            }
-            Value::Number(number) if self.values.contains(&number.to_string()) => MASK.into(),
-            plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain,
-        }
-    }
-}
-
-/// Parts of a value that are written contiguously: the whole value, the trimmed value, and each
-/// line that is long enough.
-fn parts(value: &str) -> BTreeSet<&str> {
-    let lines = value.lines().map(str::trim);
-    let lines = lines.filter(|line| line.len() >= MASKED_LINE_BYTES_MIN);
-    lines.chain([value, value.trim()]).collect()
-}
-
-/// The search patterns of a form: itself, and pieces of it if it can be split when every byte is
-/// escaped.
-fn with_pieces(form: String) -> Vec<String> {
-    let mut found_by = Vec::new();
-    if form.len() > MAX_LOG_LINE_BYTES / 2 / ESCAPED_BYTES_MAX {
-        let mut rest = form.as_str();
-        while rest.len() >= MASKED_PIECE_BYTES {
-            let (piece, behind) = rest.split_at(rest.floor_char_boundary(MASKED_PIECE_BYTES));
-            found_by.push(piece.to_owned());
-            rest = behind;
-        }
-    }
-    found_by.push(form);
-    found_by
-}
-
-/// The forms of a value that are long enough to avoid accidental matches.
-fn forms(value: &str) -> Vec<String> {
-    let escaped = json_escaped(value);
-    let mut forms = vec![
-        value.to_owned(),
-        json_escaped(&escaped),
-        escaped,
-        percent_encoded(value, false, "%20"),
-        percent_encoded(value, true, "%20"),
-        percent_encoded(value, true, "+"),
-        ascii_escaped(value),
-        hex_encoded(value, false),
-        hex_encoded(value, true),
-    ];
-    for skipped in 0..3 {
-        let encoded = base64_within(value.as_bytes(), skipped);
-        forms.push(encoded.replace('+', "-").replace('/', "_"));
-        forms.push(encoded);
-    }
-    forms.retain(|form| form.len() >= MASKED_VALUE_BYTES_MIN);
-    forms.into_iter().flat_map(with_pieces).collect()
-}
-
-fn json_escaped(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    let inner = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"'));
-    inner.unwrap_or(&quoted).to_owned()
-}
-
-/// Escapes a text as ASCII-only JSON.
-fn ascii_escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in json_escaped(text).chars() {
-        if c.is_ascii() {
-            escaped.push(c);
-        } else {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                escaped.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
-    }
-    escaped
-}
-
-fn hex_encoded(text: &str, is_upper: bool) -> String {
-    let digits = text.bytes().map(|byte| format!("{byte:02x}"));
-    let digits = digits.collect::<String>();
-    if is_upper {
-        digits.to_uppercase()
-    } else {
-        digits
-    }
-}
-
-fn percent_encoded(text: &str, is_upper: bool, space: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            b' ' => encoded.push_str(space),
-            _ if is_upper => encoded.push_str(&format!("%{byte:02X}")),
-            _ => encoded.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    encoded
-}
-
-/// The part of a base64 text that depends on `bytes` alone, if `skipped` bytes (modulo 3) precede
-/// them.
-fn base64_within(bytes: &[u8], skipped: usize) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let before = std::iter::repeat_n(0, skipped);
-    let bits: Vec<u8> = before
-        .chain(bytes.iter().copied())
-        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
-        .collect();
-    // A digit encodes six bits; digits that also depend on preceding or following bytes are
-    // omitted.
-    let first = (skipped * 8).div_ceil(6);
-    let digits = bits.chunks_exact(6).skip(first).map(|digit| {
-        let index = digit.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
-        ALPHABET.get(index).copied().map_or('=', char::from)
-    });
-    digits.collect()
-}
-
-#[cfg(test)]
-mod cut_tests;
-
 #[cfg(test)]
 mod tests {
+    use goondan_masking::{MASK, MASKED_PIECE_BYTES};
     use goondan_protocol::ipc::Status;
+    use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
     use serde_json::json;
 
     use super::*;
@@ -761,8 +496,6 @@ mod tests {
         ] {
             assert_eq!(masks.text(text), masked, "{text}");
         }
-        let encoded = base64_within(b"MC4CAQAwBQYDK2VwBCIEIBbl", 0);
-        assert_eq!(masks.text(&encoded), MASK);
     }
 
     #[test]

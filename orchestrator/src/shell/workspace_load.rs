@@ -10,7 +10,7 @@ use goondan_config::{
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary, PermissionDecision};
 use goondan_protocol::definition::AgentAssignment;
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::configuration::{self, StoredConfiguration};
 use goondan_store::index::InstanceIndex;
@@ -68,6 +68,7 @@ pub(super) struct OverlayProject<'a> {
     pub(super) project_root: &'a Path,
     pub(super) package: Option<&'a str>,
     pub(super) env_files: &'a [PathBuf],
+    pub(super) swarm: Option<&'a ResourceName>,
 }
 
 /// Result of reading a project, and its sources.
@@ -162,6 +163,8 @@ impl Projects {
         let env_files = env_files
             .or_else(|| Some(record.as_ref()?.env_files.clone()))
             .unwrap_or_default();
+        let swarm = wanted.settings.swarm.clone();
+        let swarm = swarm.unwrap_or_else(|| record.as_ref()?.swarm.clone());
         // A project without a readable name has no consents for secrets.
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
@@ -170,6 +173,7 @@ impl Projects {
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
+            .with_swarm(swarm.as_ref())
             .with_secrets(&secrets)
             .with_decisions(&decisions)
             .with_machine(&machine);
@@ -250,6 +254,9 @@ impl Projects {
         if let Some(env_files) = &settings.env_files {
             record.env_files.clone_from(env_files);
         }
+        if let Some(swarm) = &settings.swarm {
+            record.swarm.clone_from(swarm);
+        }
         if record != before {
             workspace::write(disk, &self.layout, &record).map_err(|error| storage(&error))?;
         }
@@ -309,6 +316,7 @@ impl Projects {
         let decisions = self.decisions(&project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(env_files)
+            .with_swarm(record.swarm.as_ref())
             .with_secrets(&secrets)
             .with_decisions(&decisions);
         let loaded = loader.load_kept(root, &files.collect());
@@ -346,6 +354,7 @@ impl Projects {
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
+            .with_swarm(of.swarm)
             .with_secrets(&secrets)
             .with_decisions(&decisions)
             .with_machine(&machine);
@@ -459,6 +468,7 @@ impl Projects {
         let decisions = self.decisions(&project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
+            .with_swarm(record.swarm.as_ref())
             .with_secrets(&secrets)
             .with_decisions(&decisions)
             .with_machine(machine);
@@ -482,6 +492,7 @@ impl Projects {
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
+            .with_swarm(record.swarm.as_ref())
             .with_secrets(&secrets)
             .with_decisions(&decisions);
         let loaded = loader.load_kept(root, &files.collect());

@@ -101,6 +101,7 @@ mod tests {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         write(disk.as_ref(), &layout, &record).unwrap();

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use goondan_durable::disk::{Disk, RealDisk, read_all};
-use goondan_durable::{FileError, IoContext as _, files};
-use goondan_protocol::ids::WorkspaceId;
+use goondan_durable::{FileError, IoContext as _, files, names};
+use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::state_format::STATE_FORMAT_FILE;
 use goondan_protocol::state_root;
@@ -112,6 +112,28 @@ impl Layout {
         let digest = Sha256::digest(format!("{id} {caller}"));
         let name: String = hex::encode(digest).chars().take(SOCKET_DIGITS).collect();
         self.egress().join(name)
+    }
+
+    /// Directory of files that goondan can download again.
+    #[must_use]
+    pub fn caches(&self) -> PathBuf {
+        self.root.join("caches")
+    }
+
+    /// Directory in which the server of a connection keeps downloaded packages. Another command,
+    /// identified by `command`, has another one, so that no program finds files of another.
+    #[must_use]
+    pub fn package_cache(
+        &self,
+        id: &WorkspaceId,
+        connection: &ConnectionName,
+        command: &str,
+    ) -> PathBuf {
+        self.caches()
+            .join("packages")
+            .join(id.as_str())
+            .join(names::encode_directory(connection.as_str()))
+            .join(command)
     }
 
     /// Directory of data that belongs to no workspace and outlives every instance (`SYS-1`).

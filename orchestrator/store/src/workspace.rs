@@ -6,7 +6,7 @@ use goondan_durable::disk::{Disk, DiskEntry, EntryKind, read_all};
 use goondan_durable::journal::Journal;
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
-use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -46,6 +46,9 @@ pub struct WorkspaceRecord {
     /// Environment files, absolute. Later files take precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_files: Vec<PathBuf>,
+    /// The Swarm to run; `None` for the project's first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<ResourceName>,
     /// Fields of other versions, preserved unchanged.
     #[serde(flatten)]
     pub extra: JsonObject,
@@ -95,6 +98,7 @@ pub fn register(
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         },
         Some(found)

@@ -192,7 +192,14 @@ fn put_in(part: &DetachedMount, layout: &Layout) -> io::Result<()> {
     if !layout.is_beneath_a_mount(&path) {
         make_room(part)?;
     }
-    attach(&part.tree, &part.at)
+    attach(&part.tree, &part.at).map_err(|error| {
+        let why = match error.kind() {
+            // A mount still shows what was deleted beneath it.
+            io::ErrorKind::NotFound => "it was deleted or replaced".to_owned(),
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("`{}`: {why}", path.display()))
+    })
 }
 
 /// Mounts an empty file without permissions over each socket, so that connections are refused.

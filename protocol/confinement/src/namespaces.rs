@@ -33,10 +33,7 @@ const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
 /// A part of the sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the sandbox level `full` is not available: {what}: {source}; {}",
-    remedy()
-)]
+#[error("{}", self.text())]
 pub struct NamespaceError {
     what: &'static str,
     source: io::Error,
@@ -46,6 +43,18 @@ impl NamespaceError {
     pub(crate) fn new(what: &'static str, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         Self { what, source }
+    }
+
+    fn text(&self) -> String {
+        let reason = self.reason();
+        // The kernel is not at fault.
+        if self.source.kind() == io::ErrorKind::NotFound {
+            return format!(
+                "the sandbox cannot be made: {reason}; restore what is missing, then run `gdn restart`"
+            );
+        }
+        let remedy = remedy();
+        format!("the sandbox level `full` is not available: {reason}; {remedy}")
     }
 
     /// The refused operation and the reason, without the suggested fix.

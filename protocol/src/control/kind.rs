@@ -61,6 +61,7 @@ impl From<&Call> for CallKind {
             | Call::ListUnknownCalls(_)
             | Call::SettleCall(_)
             | Call::ListSchedules(_)
+            | Call::MoveSchedule(_)
             | Call::RemoveSchedule(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)

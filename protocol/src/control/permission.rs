@@ -11,7 +11,7 @@ use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
 
 /// A person's decision about a permission. It applies to the workspace of that directory and
-/// package, and to the files or connections that it covers. Others need a new decision.
+/// package, and to the files, connections or commands that it covers. Others need a new decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionDecision {
@@ -26,7 +26,7 @@ pub struct PermissionDecision {
     pub package: Option<String>,
     /// True if it is allowed.
     pub allowed: bool,
-    /// Files relative to the Project Root, or names of connections.
+    /// Files relative to the Project Root, names of connections, or commands of servers.
     pub covers: BTreeSet<String>,
     /// Time of the decision.
     pub decided_at: Timestamp,
@@ -58,7 +58,7 @@ pub struct DecidePermission {
     pub project_root: PathBuf,
     /// True to allow it.
     pub allowed: bool,
-    /// Files or connections that the person has seen, at most
+    /// Files, connections or commands that the person has seen, at most
     /// [`crate::limits::MAX_PERMISSION_COVERS`] entries.
     pub covers: BTreeSet<String>,
 }

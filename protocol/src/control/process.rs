@@ -264,6 +264,10 @@ pub struct ProcessInfo {
     /// Events that a connection passed over since the daemon started, by reason.
     #[serde(default, skip_serializing_if = "IgnoredCounts::is_empty")]
     pub ignored: IgnoredCounts,
+    /// Accesses that the sandbox seems to have refused to an agent's programs since the daemon
+    /// started, with its current permissions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<SandboxRefusals>,
     /// Its reported activity, or the exit status of the last process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -295,8 +299,8 @@ impl ProcessInfo {
         }
     }
 
-    /// True if the processes are equal apart from memory usage and counts of ignored events, which
-    /// change constantly.
+    /// True if the processes are equal apart from memory usage and counts of ignored events and
+    /// refused accesses, which change constantly.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let is_same_start = match (self.next_start_at, other.next_start_at) {
@@ -308,12 +312,25 @@ impl ProcessInfo {
         let as_other = Self {
             next_start_at: other.next_start_at,
             ignored: other.ignored.clone(),
+            refused: other.refused.clone(),
             memory_bytes: other.memory_bytes,
             counted_memory_bytes: other.counted_memory_bytes,
             ..self.clone()
         };
         is_same_start && as_other == *other
     }
+}
+
+/// Accesses that the sandbox seems to have refused to the programs of an agent's conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxRefusals {
+    /// Number of tool calls with a refused access.
+    pub count: u64,
+    /// The latest one, with the setting that allows it.
+    pub last: String,
+    /// Time of the latest one.
+    pub at: Timestamp,
 }
 
 /// Confinement of a running process, right by right (`SEC-3`).

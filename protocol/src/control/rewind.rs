@@ -65,7 +65,7 @@ pub struct ListInstanceCheckpoints {
 }
 
 /// Result of `instance.checkpoints`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceCheckpointsPage {
     /// The checkpoints, oldest first.

@@ -1,10 +1,10 @@
-//! `schedule.*`: schedules that agents created for their conversations (`OBS-5`).
+//! `schedule.*`: inputs of conversations that become due later, created by agents and people (`OBS-5`).
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, InstanceKey, ScheduleId, WorkspaceId};
+use crate::ids::{AgentName, EventId, InstanceKey, ScheduleId, WorkspaceId};
 use crate::limits::MAX_SCHEDULES_PAGE;
-use crate::schedule::{ScheduleCatchUp, ScheduleTime};
+use crate::schedule::{RequestedTime, ScheduleCatchUp, ScheduleTime};
 use crate::time::Timestamp;
 
 use super::pages::page_of;
@@ -68,8 +68,11 @@ pub struct ScheduleInfo {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// The agent that created it.
+    /// The agent that gets its inputs.
     pub agent_name: AgentName,
+    /// True if a person created it, not its agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_person: bool,
     /// The schedule.
     pub schedule_id: ScheduleId,
     /// Its times.
@@ -98,6 +101,53 @@ impl ScheduleInfo {
             schedule_id: self.schedule_id.clone(),
         }
     }
+}
+
+/// `schedule.create`: sends an input to a conversation at a later time. Durable when it is answered,
+/// also for a conversation that does not exist yet. Only a person may send this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateSchedule {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The agent; if absent, the one that gets the messages of local clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// The conversation.
+    pub conversation_key: InstanceKey,
+    /// When the input is sent.
+    pub time: RequestedTime,
+    /// Handling of missed occurrences.
+    #[serde(default, skip_serializing_if = "ScheduleCatchUp::is_default")]
+    pub catch_up: ScheduleCatchUp,
+    /// The input, of at most [`MAX_SCHEDULED_INPUT_BYTES`](crate::limits::MAX_SCHEDULED_INPUT_BYTES)
+    /// bytes.
+    pub input: String,
+    /// Names the request, so that one sent again creates no second schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+}
+
+/// Result of `schedule.create` and `schedule.move`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleKept {
+    /// The schedule as it is now; absent if its last occurrence has been sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleInfo>,
+}
+
+/// `schedule.move`: changes the time of a schedule with a single occurrence. Durable when it is
+/// answered. Only a person may send this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MoveSchedule {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The schedule.
+    pub schedule_id: ScheduleId,
+    /// The new time.
+    pub at: Timestamp,
 }
 
 /// `schedule.remove`: removes a schedule. Durable when it is answered; no occurrence is submitted

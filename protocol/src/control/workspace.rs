@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, ResourceName, WorkspaceId};
@@ -29,6 +29,20 @@ pub struct OpenWorkspace {
     /// ones. Unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_files: Option<Vec<PathBuf>>,
+    /// The Swarm to run, or `null` for the project's first one; unchanged if absent.
+    #[serde(
+        default,
+        deserialize_with = "null_or_value",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub swarm: Option<Option<ResourceName>>,
+}
+
+/// Reads a field that is present. Otherwise, serde reads `null` like a missing field.
+fn null_or_value<'de, D: Deserializer<'de>>(
+    field: D,
+) -> Result<Option<Option<ResourceName>>, D::Error> {
+    Option::deserialize(field).map(Some)
 }
 
 /// One registered workspace.
@@ -45,6 +59,12 @@ pub struct WorkspaceInfo {
     /// The agent that receives events without an explicit agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_agent: Option<AgentName>,
+    /// The Swarm that runs, if the project has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<ResourceName>,
+    /// Further Swarms of the project, which do not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_swarms: Vec<ResourceName>,
     /// The project's default conversation key; `main` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_key: Option<InstanceKey>,
@@ -80,6 +100,9 @@ pub struct WorkspaceInfo {
     /// Models that are not called at present, with the reason and the time of the next try.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub suspended: BTreeMap<ResourceName, String>,
+    /// Models whose calls fail until a person acts, such as those with a rejected key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failing: BTreeMap<ResourceName, ModelFailures>,
     /// Permissions that it can use and about which no person has decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided_permissions: Vec<WorkspacePermission>,
@@ -162,6 +185,21 @@ pub struct UnhealthyProcess {
     pub detail: Option<String>,
 }
 
+/// Calls of a model in a row that failed for a reason that only a person can end (`PROV-1`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelFailures {
+    /// Time of the first one.
+    pub since: Timestamp,
+    /// Their number.
+    pub calls: u32,
+    /// The last failure.
+    pub reason: String,
+    /// A suggested next action, which names the setting with the credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
 /// State in which a workspace's log confirms nothing (`REP-1`); submitters of events wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -179,6 +217,7 @@ impl WorkspaceInfo {
         self.problem.is_none()
             && self.unacknowledged.is_none()
             && self.unhealthy_total == 0
+            && self.failing.is_empty()
             && self.parked_events == 0
     }
 
@@ -455,6 +494,25 @@ mod tests {
             "runningAgents": 0, "pendingEvents": 0,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn compat_1_null_selects_the_first_swarm() {
+        for (field, expected) in [
+            (json!({}), None),
+            (json!({"swarm": null}), Some(None)),
+            (
+                json!({"swarm": "night"}),
+                Some(ResourceName::new("night").ok()),
+            ),
+        ] {
+            let mut request = json!({"projectRoot": "/p"});
+            let fields = field.as_object().unwrap().clone();
+            request.as_object_mut().unwrap().extend(fields);
+            let open: OpenWorkspace = serde_json::from_value(request.clone()).unwrap();
+            assert_eq!(open.swarm, expected);
+            assert_eq!(json!(open), request);
+        }
     }
 
     #[test]

@@ -14,11 +14,13 @@ pub enum WorkspacePermission {
     Project,
     /// Connector modules of the older contract use the network. Covers connections.
     Network,
+    /// Servers that `npx`, `uvx` and similar programs start are downloaded. Covers their commands.
+    Packages,
 }
 
 impl WorkspacePermission {
     /// Every permission.
-    pub const ALL: [Self; 2] = [Self::Project, Self::Network];
+    pub const ALL: [Self; 3] = [Self::Project, Self::Network, Self::Packages];
 
     /// Its name.
     #[must_use]
@@ -26,6 +28,7 @@ impl WorkspacePermission {
         match self {
             Self::Project => "project",
             Self::Network => "network",
+            Self::Packages => "packages",
         }
     }
 }
@@ -38,7 +41,7 @@ impl fmt::Display for WorkspacePermission {
 
 /// The text is not the name of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected `project` or `network`")]
+#[error("expected `project`, `network` or `packages`")]
 pub struct InvalidPermission;
 
 impl FromStr for WorkspacePermission {

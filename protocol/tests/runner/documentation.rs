@@ -435,6 +435,8 @@ fn check_result(method: &str, result: &str) {
         control::VerifyReplica::NAME => result_round_trip::<control::VerifyReplica>(result),
         control::LeaveNodes::NAME => result_round_trip::<control::LeaveNodes>(result),
         control::DrainNode::NAME => result_round_trip::<control::DrainNode>(result),
+        control::CreateSchedule::NAME => result_round_trip::<control::CreateSchedule>(result),
+        control::MoveSchedule::NAME => result_round_trip::<control::MoveSchedule>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }

@@ -7,7 +7,8 @@ use goondan_tests::home::{AGENT, GDN, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
-use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use goondan_tests::screen::Screen;
+use goondan_tests::{Daemon, Home, needs, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::conversation::{check, result_text, shape, text};
@@ -117,7 +118,7 @@ fn steer_3_call_waits_with_its_commands_and_runs_once_approved() {
     assert_eq!(home.ps_agent("a").unwrap()["approvals"], json!([id]));
     home.gdn(&["ps"])
         .exits(0)
-        .prints(&[&format!("gdn approve {id}")]);
+        .prints(&[&format!("gdn inbox approve {id}")]);
     // A second client that waits for the same answer is notified, too.
     let again = home.start_gdn(&["send", "--instance", "a", "--event-id", "run-x", "run x"]);
     again.wait_for_stderr(&format!("approve {id}"));
@@ -132,7 +133,9 @@ fn steer_3_call_waits_with_its_commands_and_runs_once_approved() {
     again.wait().exits(0).prints(&["ran x"]);
     assert_eq!(runs_of(&home, "x"), 1);
     assert!(waiting(&home).is_empty());
-    home.gdn(&["deny", &id]).exits(5).tells(&["gdn approvals"]);
+    home.gdn(&["deny", &id])
+        .exits(5)
+        .tells(&["gdn inbox approvals"]);
     let audit = home.gdn_json(&["audit"]).to_string();
     assert!(
         audit.contains("instance.callApproved") && audit.contains(&id),
@@ -316,7 +319,7 @@ fn steer_3_canceled_turn_withdraws_its_pending_approvals() {
     assert!(waiting(&home).is_empty());
     home.gdn(&["approve", &id])
         .exits(5)
-        .tells(&["its turn has ended", "gdn approvals"]);
+        .tells(&["its turn has ended", "gdn inbox approvals"]);
     daemon.log().wait_for("it is told", |line| {
         line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn is cancelled"
     });
@@ -386,4 +389,69 @@ fn sec_6_only_people_approve_calls_not_programs_of_an_agent() {
     assert_eq!(runs_of(&home, "x"), 0);
     home.gdn(&["deny", &id]).exits(0);
     sending.wait().exits(0);
+}
+
+/// A terminal in the project, in which a command of `gdn` was entered.
+fn typed(home: &Home, command: &str) -> Screen {
+    let screen = Screen::start(&home.command(&bin(GDN), &[]), 100, 40);
+    let (gdn, dir) = (bin(GDN), home.path());
+    screen.types(&format!(
+        "clear; HOME='{}' '{}' {command}",
+        dir.display(),
+        gdn.display()
+    ));
+    screen.press(&["Enter"]);
+    screen
+}
+
+#[test]
+fn need_1_a_key_in_the_inbox_decides_a_call_that_it_shows() {
+    if !needs::program("tmux") {
+        return;
+    }
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let listed = home.gdn_json(&["inbox"]);
+    let mut items = listed["items"].as_array().unwrap().iter();
+    let item = items.find(|item| item["id"] == json!(id)).unwrap();
+    let command = item["details"]["input"]["command"].as_str().unwrap();
+    assert!(command.ends_with("; echo ran x"), "{listed}");
+    home.gdn(&["inbox", "show", &id])
+        .exits(0)
+        .prints(&["echo ran x", "Without a decision: the call waits"]);
+    let screen = typed(&home, "inbox");
+    screen.wait_for("echo ran x");
+    screen.wait_for("y approve, n deny, s skip, q quit:");
+    assert_eq!(runs_of(&home, "x"), 0, "it ran before it was approved");
+    screen.press(&["y"]);
+    screen.wait_for(&format!("Approved {id}."));
+    sending.wait().exits(0).prints(&["ran x"]);
+    assert_eq!(runs_of(&home, "x"), 1);
+    home.gdn(&["approve", &id]).exits(5);
+}
+
+#[test]
+fn need_1_a_call_is_approved_in_the_chat_that_waits_for_it() {
+    if !needs::program("tmux") {
+        return;
+    }
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let screen = typed(&home, "chat");
+    screen.wait_for("Ctrl-D ends.\nyou>");
+    screen.types("run x");
+    screen.press(&["Enter"]);
+    screen.wait_for("approve:");
+    screen.press(&["C-c"]);
+    screen.wait_for("stopped waiting");
+    screen.wait_for("\nyou>");
+    screen.types("y");
+    screen.press(&["Enter"]);
+    screen.wait_for("Approved: bash__exec");
+    wait_until("it ran", || runs_of(&home, "x") == 1);
+    screen.types("/history");
+    screen.press(&["Enter"]);
+    screen.wait_for("told: exit code: 0");
+    assert_eq!(runs_of(&home, "x"), 1);
 }

@@ -71,6 +71,7 @@ fn is_told(level: &str, signal: &str, socket: &str) {
             "`require: off`",
         ),
     ];
+    let cases_count = cases.len();
     for (command, what, remedy) in cases {
         let said = home.ask("main", &command);
         let told: Vec<&str> = said
@@ -84,12 +85,30 @@ fn is_told(level: &str, signal: &str, socket: &str) {
             assert!(told.contains(part), "{command}: {part}: {told}");
         }
     }
+    // People see what was refused, too.
+    let refused = home.ps_agent("main").unwrap()["refused"].clone();
+    assert_eq!(refused["count"], cases_count, "{refused}");
+    let last = refused["last"].as_str().unwrap();
+    assert!(last.contains(socket), "{last}");
+    home.gdn(&["ps"])
+        .exits(0)
+        .prints(&["sandbox refused 6, last"]);
     assert_eq!(victim.try_wait().unwrap(), None);
     victim.kill().unwrap();
     victim.wait().unwrap();
     // Successful accesses are not explained.
     let said = home.ask("main", &format!("cat {input}"));
     assert!(!said.contains("[sandbox"), "{said}");
+    // With other permissions, the earlier refusals are of no use.
+    let changed = format!("{{require: {level}, read: [/var/tmp]}}");
+    let changed = project
+        .yaml()
+        .replace(&format!("{{require: {level}}}"), &changed);
+    home.write("project/goondan.yaml", &home.filled_in(&changed));
+    home.gdn(&["reload"]).exits(0);
+    home.ask("main", &format!("cat {input}"));
+    let agent = home.ps_agent("main").unwrap();
+    assert_eq!(agent.get("refused"), None, "{agent}");
     daemon.stop();
 }
 

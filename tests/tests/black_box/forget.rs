@@ -90,7 +90,7 @@ fn conversations_are_deleted_only_after_confirmation() {
     let question = "delete its 2 conversations with all their messages?";
     home.gdn(&["forget", "--delete"])
         .exits(2)
-        .tells(&[question, "gdn forget --delete --yes"]);
+        .tells(&[question, "gdn workspace forget --delete --yes"]);
     let asked = |answer: &str| {
         let command = home.command(&bin(GDN), &["forget", "--delete"]);
         let mut person = Terminal::start(command, 80);

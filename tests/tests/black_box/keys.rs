@@ -280,7 +280,7 @@ fn root_4_swarm_sets_the_default_conversation_key() {
     assert_eq!(shown["instanceKey"], "lobby");
     // The suggested command names a conversation only if it is not the default.
     let again = home.gdn(&["send", "--no-wait", "echo three"]).exits(0);
-    assert!(!again.stderr.contains("--instance"), "{}", again.stderr);
+    assert!(!again.stderr.contains("--conversation"), "{}", again.stderr);
     let again = home.gdn(&["send", "--no-wait", "--instance", "main", "echo four"]);
-    again.exits(0).tells(&["--instance main"]);
+    again.exits(0).tells(&["--conversation main"]);
 }

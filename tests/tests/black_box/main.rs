@@ -79,6 +79,8 @@ mod git_packages;
 #[cfg(test)]
 mod gitlab;
 #[cfg(test)]
+mod incidents;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;
@@ -93,9 +95,13 @@ mod looking_back;
 #[cfg(test)]
 mod manual;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod mcp_login;
+#[cfg(test)]
+mod mcp_packages;
 #[cfg(test)]
 mod mcp_quirks;
 #[cfg(test)]
@@ -108,6 +114,10 @@ mod mcp_start;
 mod metrics;
 #[cfg(test)]
 mod metrics_outlets;
+#[cfg(test)]
+mod mistakes;
+#[cfg(test)]
+mod model_failures;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
@@ -221,6 +231,8 @@ mod studio_pages;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]
+mod swarms;
+#[cfg(test)]
 mod system_documents;
 #[cfg(test)]
 mod taken_elsewhere;
@@ -259,6 +271,8 @@ mod tool_calls;
 mod tool_search;
 #[cfg(test)]
 mod top;
+#[cfg(test)]
+mod types;
 #[cfg(test)]
 mod units;
 #[cfg(test)]

@@ -409,15 +409,14 @@ fn sup_4_mcp_server_without_program_is_parked_and_calls_fail() {
 }
 
 #[test]
-fn prov_1_mcp_server_that_must_be_downloaded_says_what_it_needs() {
+fn prov_1_mcp_server_that_must_be_downloaded_names_the_next_command() {
     let home = Home::new(&project("  config: {command: [./npx, -y, '@a/b']}"));
     home.write_program("project/npx", "#!/bin/sh\nsleep 60\n");
     let daemon = Daemon::serving(&home);
     wait_until("it is parked", || detail(&home).starts_with("parked"));
     let why = detail(&home);
     assert!(
-        why.contains("{network: {allow: [registry.npmjs.org]}}")
-            && why.contains("npm install @a/b"),
+        why.contains("gdn permission allow packages --project") && why.contains("npm install @a/b"),
         "{why}"
     );
     // Installed in the project, it starts.

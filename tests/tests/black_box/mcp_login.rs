@@ -32,7 +32,7 @@ fn sys_4_mcp_call_that_needs_a_login_waits_for_it_and_resumes() {
     let home = home(&server);
     let daemon = Daemon::serving(&home);
     let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
-    sending.wait_for_stderr("gdn oauth login server");
+    sending.wait_for_stderr("oauth login server");
     let waits = || {
         let agent = home.ps_agent("a");
         agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
@@ -318,7 +318,7 @@ fn sys_4_token_declined_after_renewal_parks_turn_until_login() {
 
     server.lie(Some(LoginServerFault::TakesNone));
     let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
-    sending.wait_for_stderr("gdn oauth login server");
+    sending.wait_for_stderr("oauth login server");
     let waits = || {
         let agent = home.ps_agent("a");
         agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))
@@ -349,7 +349,7 @@ fn sys_4_insufficient_token_parks_the_call_until_consent() {
     log_in(&home, &server);
     server.needs_scope("write");
     let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
-    sending.wait_for_stderr("gdn oauth login server");
+    sending.wait_for_stderr("oauth login server");
     wait_until("the turn waits for consent", || {
         let agent = home.ps_agent("a");
         agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/server"]))

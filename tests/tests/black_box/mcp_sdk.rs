@@ -96,7 +96,7 @@ fn sys_4_mcp_sdk_example_server_login_and_tool_calls_work() {
         let home = Home::new(&PROJECT.replace("URL", &server.url));
         let daemon = Daemon::serving(&home);
         let sending = home.start_gdn(&["send", "--instance", "a", "greet Ada"]);
-        sending.wait_for_stderr("gdn oauth login server");
+        sending.wait_for_stderr("oauth login server");
         let login = home.start_gdn(&["oauth", "login", "server"]);
         let back = consent(&address_of(&login));
         assert_eq!(visit(&back), 200, "{back}");

@@ -1,7 +1,8 @@
 //! Real servers of `npx` and `uvx` work by their documented command (`PROV-1`).
 //!
-//! Method: each server is downloaded by `npx` or `uvx` in its sandbox, one of its tools is called by
-//! an agent, and its result is checked. Servers of services get a made-up key, so that their result
+//! Method: a person permits the download (`gdn run --allow packages`), each server is downloaded by
+//! `npx` or `uvx` in its sandbox, one of its tools is called by an agent, and its result is checked.
+//! The sandbox has no other network. Servers of services get a made-up key, so that their result
 //! is the service's refusal, or that it cannot be reached. `GOONDAN_TEST_MCP_SERVERS` has the names
 //! of packages, or `all`; without it this is left out, because it takes half an hour and a network.
 
@@ -12,7 +13,8 @@ use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::wait::within;
 use goondan_tests::{Daemon, Home, needs};
 
-use super::mcp::{detail, last_result};
+use super::mcp::last_result;
+use super::mcp_packages::detail;
 
 const SERVERS_VAR: &str = "GOONDAN_TEST_MCP_SERVERS";
 
@@ -277,7 +279,7 @@ fn project(runner: &str, server: &RealServer) -> String {
         .map(|(name, value)| format!("{name}: '{value}'"))
         .collect();
     let connection = format!(
-        "  sandbox: {{network: any}}\n  config: {{command: [{}], env: {{{}}}, startSeconds: {}}}",
+        "  config: {{command: [{}], env: {{{}}}, startSeconds: {}}}",
         words.join(", "),
         env.join(", "),
         START_MAX.as_secs(),
@@ -308,11 +310,13 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
     );
     let daemon = Daemon::start_command(&home, command);
     // It may fail, and is asked for its reason below.
-    drop(home.gdn(&["run"]));
+    drop(home.gdn(&["run", "--allow", "packages"]));
     let ready = within(START_MAX, || {
         let detail = detail(&home);
-        let is_over = detail.starts_with("MCP server ") || detail.contains("trying again after");
-        (is_over || detail.starts_with("parked")).then_some(detail)
+        // The first start, before the permission, is refused.
+        let has_failed = !detail.contains("gdn permission allow")
+            && (detail.contains("trying again after") || detail.starts_with("parked"));
+        (has_failed || detail.starts_with("MCP server ")).then_some(detail)
     });
     let introduction = ready.ok_or("was not ready in time")?;
     if !introduction.starts_with("MCP server ") {

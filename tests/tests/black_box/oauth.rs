@@ -187,7 +187,7 @@ fn sys_4_login_token_is_used_renewed_revoked_and_encrypted() {
     daemon.log().wait_for("the webhook waits", waits);
     home.gdn(&["oauth", "refresh", "idp"])
         .exits(5)
-        .tells(&["no user has logged in", "gdn oauth login idp"]);
+        .tells(&["no user has logged in", "oauth login idp"]);
 
     log_in(&home, &server);
     let token = server.access_token().unwrap();
@@ -345,7 +345,7 @@ fn sys_4_turn_parked_for_consent_survives_restart_and_resumes() {
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
     let sending = home.start_gdn(&["send", "Hi."]);
-    sending.wait_for_stderr("gdn oauth login idp");
+    sending.wait_for_stderr("oauth login idp");
     let waits = || {
         let agent = home.ps_agent("main");
         agent.is_some_and(|agent| agent["consents"] == json!(["OAuthApp/idp"]))

@@ -460,7 +460,7 @@ fn compat_1_bundle_is_migrated_only_after_the_diff_was_shown() {
         "-  prompts: ",
         "+  prompt:",
     ]);
-    shown.tells(&["gdn migrate --write"]);
+    shown.tells(&["gdn config migrate --write"]);
     let file = home.project().join("resources.yaml");
     assert_eq!(
         fs::read_to_string(&file).unwrap(),

@@ -82,7 +82,7 @@ fn ctl_1_a_daemon_that_cannot_listen_is_named_and_stopped() {
     for command in [&["status"][..], &["run"]] {
         home.gdn(command)
             .exits(11)
-            .tells(&[&told, "does not listen", "`gdn shutdown`"]);
+            .tells(&[&told, "does not listen", "`gdn daemon shutdown`"]);
     }
     home.gdn(&["shutdown"])
         .exits(0)

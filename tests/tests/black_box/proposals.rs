@@ -322,7 +322,7 @@ fn msg_11_damaged_sandbox_hides_no_other_and_verify_finds_it() {
     assert_eq!(times.collect::<Vec<_>>(), [true; 3], "{sandboxes:?}");
     home.gdn(&["proposal", "apply", "r1", "lost", "--yes"])
         .exits(15)
-        .tells(&["gdn verify"]);
+        .tells(&["gdn daemon verify"]);
     let verified = home.gdn(&["--json", "verify"]).exits(15).json();
     let findings = verified["findings"].as_array().unwrap();
     let paths: Vec<&str> = findings

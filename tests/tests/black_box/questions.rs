@@ -55,7 +55,9 @@ fn user_answer_reaches_the_server_and_waiting_is_visible_to_all() {
     assert!(told["elicitation"]["form"].is_object() && told["elicitation"]["url"].is_null());
 
     let (sending, id) = asked(&home, "a", "order");
-    sending.wait_for_stderr(&format!("waits for an answer: gdn question answer {id}"));
+    sending.wait_for_stderr(&format!(
+        "waits for an answer: gdn inbox question answer {id}"
+    ));
     sending.wait_for_stderr(&format!("question show {id}"));
     let listed = waiting(&home).remove(0);
     assert_eq!(
@@ -132,7 +134,7 @@ fn user_answer_reaches_the_server_and_waiting_is_visible_to_all() {
     assert!(waiting(&home).is_empty());
     home.gdn(&["question", "answer", &id])
         .exits(5)
-        .tells(&["is not open", "gdn question list"]);
+        .tells(&["is not open", "gdn inbox question list"]);
 
     // The client that answered is recorded; the answer is not.
     let audit = home.gdn_json(&["audit"]).to_string();
@@ -304,7 +306,7 @@ fn question_is_withdrawn_if_server_agent_or_daemon_is_gone() {
     });
     assert!(waiting(&home).is_empty());
     let gone = home.gdn(&["question", "show", &id]).exits(5);
-    gone.tells(&["is not open", "gdn question list"]);
+    gone.tells(&["is not open", "gdn inbox question list"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn steer_2_events_run_in_the_order_that_a_person_set() {
     assert_eq!(ids(&home), order);
     home.gdn(&["event", "move", "held", "--last"])
         .exits(10)
-        .tells(&["the turn of event `held` has", "gdn cancel"]);
+        .tells(&["the turn of event `held` has", "gdn conversation cancel"]);
     home.gdn(&["event", "move", "two", "--before", "nobody"])
         .exits(5)
         .tells(&["event `nobody` is not waiting"]);
@@ -128,7 +128,7 @@ fn steer_2_waiting_event_is_dropped_but_a_started_one_is_not() {
         .prints(&["Dropped event one"]);
     home.gdn(&["event", "drop", "held", "--yes"])
         .exits(10)
-        .tells(&["the turn of event `held` has", "gdn cancel"]);
+        .tells(&["the turn of event `held` has", "gdn conversation cancel"]);
     home.gdn(&["event", "drop", "one", "--yes"]).exits(5);
     home.gdn(&["event", "resume", "two"]).exits(0);
     home.write("notes/x.go", "");

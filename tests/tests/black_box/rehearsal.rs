@@ -52,7 +52,7 @@ fn bundle_7_rehearsal_shows_the_requests_and_changes_nothing() {
     let id = newest(&home);
     home.gdn(&["bundle", "show", &id])
         .exits(0)
-        .tells(&[&format!("gdn bundle rehearse {id}")]);
+        .tells(&[&format!("gdn conversation bundle rehearse {id}")]);
     // It has not affected any message yet.
     let before = on_disk(&home);
     let fits = home.gdn_json(&["bundle", "rehearse", &id]);
@@ -126,7 +126,7 @@ fn bundle_7_rehearsal_of_removed_tools_names_every_broken_call() {
     ])
     .tells(&[
         "1 recorded turn would break",
-        &format!("gdn bundle reject {id}"),
+        &format!("gdn conversation bundle reject {id}"),
     ]);
     let told = home.gdn(&["bundle", "rehearse", &id, "--json"]).exits(16);
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
@@ -179,7 +179,7 @@ fn bundle_7_impossible_rehearsal_is_explained_with_a_hint() {
     home.ask("main", "give yourself a shell");
     home.gdn(&["bundle", "rehearse", "c1"]).exits(2).tells(&[
         "changeset or revision `c1` does not exist",
-        "gdn bundle status main",
+        "gdn conversation bundle status main",
     ]);
     let id = newest(&home);
     for turns in ["0", "101"] {

@@ -14,6 +14,7 @@ use std::process::Command;
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR, CommandOutput, GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::{Home, needs};
+use serde_json::Value;
 
 const PROGRAMS: [&str; 6] = [
     GDN,
@@ -71,16 +72,8 @@ fn package(out: &Path, args: &[&str]) -> CommandOutput {
     piped(command)
 }
 
-/// Names of the generated files.
-fn made(out: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(out).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
-}
-
 fn one_that_ends(out: &Path, end: &str) -> PathBuf {
-    let names = made(out);
+    let names = files(out);
     let name = names.iter().find(|name| name.ends_with(end));
     out.join(name.unwrap_or_else(|| panic!("no {end} among {names:?}")))
 }
@@ -201,13 +194,93 @@ fn rel_2_packages_have_expected_files_and_are_reproducible() {
         package(&once, &args).exits(0);
         package(&again, &args).exits(0);
     }
-    assert_eq!(made(&once), made(&again));
-    for name in made(&once) {
+    assert_eq!(files(&once), files(&again));
+    for name in files(&once) {
         let [one, other] = [&once, &again].map(|out| fs::read(out.join(&name)).unwrap());
         assert!(one == other, "{name} is not the same the second time");
     }
     check_archive(&once, room);
     check_deb(&once, room);
+    check_npm(&once, room);
+    check_wheel(&once, room);
+}
+
+/// Text of a file in an archive.
+fn unpacked(room: &Path, program: &str, args: &[&str]) -> String {
+    run(room, program, args).exits(0).stdout
+}
+
+fn check_npm(out: &Path, room: &Path) {
+    let file = |start: &str| {
+        let names = files(&out.join("npm"));
+        let is_it = |name: &&String| {
+            let rest = name.strip_prefix(start);
+            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let name = names
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("{names:?}"));
+        out.join("npm").join(name).to_str().unwrap().to_owned()
+    };
+    let manifest = |archive: &str| -> Value {
+        let text = unpacked(room, "tar", &["-xOzf", archive, "package/package.json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let main = manifest(&file("goondan-gdn-"));
+    let own = file("goondan-gdn-linux-x64-");
+    let platform = manifest(&own);
+    assert_eq!(
+        main["optionalDependencies"]["@goondan/gdn-linux-x64"],
+        platform["version"]
+    );
+    assert_eq!(
+        (&platform["os"][0], &platform["cpu"][0]),
+        (&"linux".into(), &"x64".into())
+    );
+    // Nothing runs during an installation.
+    for manifest in [&main, &platform, &manifest(&file("goondan-types-"))] {
+        assert_eq!(manifest.get("scripts"), None, "{manifest:#}");
+        assert_eq!(manifest.get("dependencies"), None, "{manifest:#}");
+    }
+    let listed = unpacked(room, "tar", &["-tvzf", &own]);
+    for program in PROGRAMS {
+        let is_program = |line: &str| {
+            line.starts_with("-rwxr-xr-x 0/0") && line.ends_with(&format!("package/bin/{program}"))
+        };
+        assert!(listed.lines().any(is_program), "{program}: {listed}");
+    }
+}
+
+/// Installs the wheel's files as a program that reads its record would, and checks their digests.
+const CHECK_WHEEL: &str = r#"
+import base64, csv, hashlib, io, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+record = [name for name in wheel.namelist() if name.endswith(".dist-info/RECORD")][0]
+rows = list(csv.reader(io.StringIO(wheel.read(record).decode())))
+assert sorted(row[0] for row in rows) == sorted(wheel.namelist())
+for path, digest, size in rows:
+    if path == record:
+        continue
+    content = wheel.read(path)
+    found = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    assert digest == "sha256=" + found and int(size) == len(content), path
+    if path.startswith("goondan/bin/"):
+        assert wheel.getinfo(path).external_attr >> 16 == 0o100755, path
+        print(path)
+"#;
+
+fn check_wheel(out: &Path, room: &Path) {
+    let wheel = one_that_ends(out, ".whl");
+    let wheel = wheel.to_str().unwrap();
+    assert!(wheel.ends_with("-manylinux_2_17_x86_64.whl") || std::env::var_os(KNOB).is_some());
+    let programs = unpacked(room, "python3", &["-c", CHECK_WHEEL, wheel]);
+    let programs: BTreeSet<&str> = programs.lines().collect();
+    let wanted = PROGRAMS.map(|program| format!("goondan/bin/{program}"));
+    assert_eq!(
+        programs,
+        wanted.iter().map(String::as_str).collect::<BTreeSet<_>>()
+    );
 }
 
 #[test]
@@ -221,5 +294,5 @@ fn rel_2_program_containing_its_build_path_is_not_packaged() {
     let args = ["--target", TARGET, "--programs", programs.to_str().unwrap()];
     let refused = package(&out, &args).exits(1);
     refused.tells(&["goondan-orchestrator", place.to_str().unwrap()]);
-    assert_eq!(made(&out), BTreeSet::new());
+    assert_eq!(files(&out), BTreeSet::new());
 }

@@ -95,7 +95,7 @@ fn rep_1_workspace_resumes_on_another_node_after_a_kill() {
     let daemon_a = Daemon::start(&a.home);
     b.waits_until_followed_by("a");
     let refused = a.gdn(&["run"]).exits(10);
-    refused.tells(&["node b runs this workspace", "gdn node list"]);
+    refused.tells(&["node b runs this workspace", "gdn daemon node list"]);
     drop(daemon_b.kill());
     a.waits_until_it_runs();
     assert_eq!(a.ask("x", "echo back"), "back");

@@ -254,11 +254,10 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     without(&a);
     a.gdn(&["node", "leave"])
         .exits(USAGE)
-        .tells(&["gdn node drain"]);
-    a.gdn(&["node", "leave", "--keep"]).exits(USAGE).tells(&[
-        "node `b` follows workspace",
-        "`gdn node leave` on `b` first",
-    ]);
+        .tells(&["node drain"]);
+    a.gdn(&["node", "leave", "--keep"])
+        .exits(USAGE)
+        .tells(&["node `b` follows workspace", "node leave` on `b` first"]);
     let ended = daemon_a.stop();
     let refused = Daemon::starting(&a.home, a.home.command(&bin(ORCHESTRATOR), &[])).ends();
     assert_eq!(refused.0, Some(1), "{refused:?}");

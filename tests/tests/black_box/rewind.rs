@@ -115,7 +115,7 @@ fn ckpt_6_code_and_conversation_rewind_together_and_continue() {
     assert_eq!(listed["checkpoints"].as_array().unwrap().len(), 3);
     home.gdn(&["rewind", "--to", "checkpoint_099", "--yes"])
         .exits(5)
-        .tells(&["gdn instance checkpoints"]);
+        .tells(&["gdn conversation checkpoints"]);
     home.gdn(&["instance", "delete", "main", "--yes"]).exits(0);
     home.gdn(&["instance", "checkpoints"]).exits(5);
 }
@@ -138,7 +138,9 @@ fn ckpt_6_rewind_ends_the_turn_first_and_queued_events_follow() {
         vec!["rewind", "--dry-run"],
         vec!["instance", "checkpoint"],
     ] {
-        home.gdn(&refused).exits(10).tells(&["gdn cancel"]);
+        home.gdn(&refused)
+            .exits(10)
+            .tells(&["gdn conversation cancel"]);
     }
     home.gdn(&["rewind", "--cancel", "--yes"]).exits(0);
     asking.wait().exits(7).tells(&["canceled by a person"]);

@@ -217,7 +217,7 @@ fn people_list_and_remove_schedules() {
         .prints(&["Removed", &first, "echo first"]);
     home.gdn(&["schedule", "remove", &first])
         .exits(5)
-        .tells(&["does not exist", "gdn schedule list"]);
+        .tells(&["does not exist", "gdn event schedule list"]);
     let audited = home.gdn_json(&["audit"]).to_string();
     assert!(audited.contains("instance.scheduleCreated"), "{audited}");
     assert!(audited.contains("instance.scheduleRemoved"), "{audited}");
@@ -277,5 +277,60 @@ fn schedule_of_an_agent_that_is_gone_is_reported_and_waits() {
         inputs(&home, "echo reminder").len() == 1
     });
     wait_until("it is over", || listed(&home).is_empty());
+    daemon.stop();
+}
+
+#[test]
+fn steer_2_injected_event_is_answered_once_although_the_daemon_is_killed() {
+    let home = Home::new(&project());
+    let daemon = Daemon::serving(&home);
+    let inject = |text: &str, more: &[&str]| {
+        let arguments = [&["event", "inject", text], more].concat();
+        home.gdn_json(&arguments)["schedule"].clone()
+    };
+    // The conversation begins with it.
+    let soon = ["--at", "2s", "--instance", "later", "--event-id", "e-1"];
+    let first = inject("echo on time", &soon);
+    assert_eq!(first["byPerson"], true, "{first:#}");
+    let again = inject("echo on time", &soon);
+    assert_eq!(again["scheduleId"], first["scheduleId"]);
+    let held = inject("echo held", &["--at", "1h"]);
+    let dropped = inject(
+        "echo dropped",
+        &["--cron", "* * * * *", "--time-zone", "Asia/Seoul"],
+    );
+    drop(daemon.kill());
+    let daemon = Daemon::start(&home);
+    wait_until("it is answered", || {
+        let messages = home.history("later");
+        messages.last().is_some_and(|it| text(it) == "on time")
+    });
+    let messages = home.history("later");
+    assert_eq!(messages.len(), 2, "{messages:#?}");
+    let event_id = messages[0]["metadata"]["eventId"].as_str().unwrap();
+    assert!(event_id.starts_with("schedule/s-"), "{event_id}");
+
+    let id = held["scheduleId"].as_str().unwrap();
+    home.gdn(&["schedule", "move", id, "--at", "1s"])
+        .exits(0)
+        .prints(&["Moved", id]);
+    let recurring = dropped["scheduleId"].as_str().unwrap();
+    home.gdn(&["schedule", "move", recurring, "--at", "1s"])
+        .exits(2)
+        .tells(&["recurs"]);
+    home.gdn(&["schedule", "remove", recurring]).exits(0);
+    wait_until("the moved one is answered", || {
+        inputs(&home, "echo held").len() == 1
+    });
+    wait_until("all are over", || listed(&home).is_empty());
+    let log = home.gdn_json(&["audit"]).to_string();
+    assert!(log.contains("instance.scheduleMoved"), "{log}");
+
+    home.gdn(&["event", "inject", "x", "--at", "soon"])
+        .exits(2)
+        .tells(&["09:30"]);
+    home.gdn(&["event", "inject", "x", "--at", "1h", "--agent", "nobody"])
+        .exits(5)
+        .tells(&["the agents are"]);
     daemon.stop();
 }

@@ -142,7 +142,7 @@ fn rel_1_service_installs_runs_and_is_removed_but_state_is_kept() {
     assert!(printed.contains("--state-root %h/state"), "{printed}");
     gdn(&home, &["service", "status"])
         .exits(5)
-        .tells(&["hint: install it: `gdn service install`"]);
+        .tells(&["hint: install it: `gdn daemon service install`"]);
     assert_eq!((calls(&home), unit(&home).exists()), (vec![], false));
 
     let installed = gdn(&home, &["service", "install"]).exits(0);
@@ -262,7 +262,7 @@ fn rel_1_second_service_and_daemon_outside_service_are_refused() {
     let refused = gdn(&home, &["service", "install"]).exits(10);
     refused.tells(&[
         "/etc/systemd/system/goondan.service",
-        "`sudo gdn service remove --system`",
+        "`sudo gdn daemon service remove --system`",
     ]);
     fs::remove_file(home.path().join("manager/of-the-machine")).unwrap();
 
@@ -270,7 +270,7 @@ fn rel_1_second_service_and_daemon_outside_service_are_refused() {
     let refused = gdn(&home, &["service", "install"]).exits(10);
     refused.tells(&[
         &format!("pid {}", daemon.pid()),
-        "hint: stop it, and try again: `gdn shutdown`",
+        "hint: stop it, and try again: `gdn daemon shutdown`",
     ]);
     assert_eq!((calls(&home), unit(&home).exists()), (vec![], false));
     gdn(&home, &["shutdown"]).exits(0);

@@ -1,7 +1,7 @@
 //! Studio over HTTP (`OBS-5`): authorization, allowed requests, and the lifetime of its process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use goondan_tests::home::{GDN, RunningProgram, STUDIO};
 use goondan_tests::http::HttpResponse;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
+use goondan_tests::server::free_ports;
 use goondan_tests::{Daemon, Home, tree, wait_for, wait_until};
 use serde_json::{Value, json};
 
@@ -272,6 +273,69 @@ fn obs_5_foreign_pages_get_no_access() {
     let rebound = page.request("GET /", &page.with("Host", Some("attacker.example")), "");
     assert_eq!(rebound.status, 403);
     assert_eq!(page.request("GET /", &page.headers(), "").status, 200);
+}
+
+#[test]
+fn obs_5_page_works_behind_a_tls_proxy_below_a_path() {
+    let home = Home::new(LAB);
+    let daemon = Daemon::serving(&home);
+    let [port] = free_ports();
+    let public = "https://desk.example/studio/";
+    let port_text = port.to_string();
+    let mut studio = Studio::start(&home, &["--port", &port_text, "--url", public]);
+    let address = studio.address();
+    let ticket = address.strip_prefix(public).unwrap();
+    let ticket = ticket.strip_prefix("#t=").unwrap();
+    let mut page = StudioPage {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        token: None,
+    };
+    // Headers that a proxy passes, which can remove the path.
+    let headers = |page: &StudioPage| {
+        let mut headers = page.with("Host", Some("desk.example"));
+        headers.retain(|(name, _)| name != "Origin");
+        headers.push(("Origin".to_owned(), "https://desk.example".to_owned()));
+        headers
+    };
+    let body = json!({ "ticket": ticket }).to_string();
+    let logged_in = page.request("POST /studio/api/login", &headers(&page), &body);
+    assert_eq!(logged_in.status, 200, "{}", logged_in.body);
+    page.token = Some(logged_in.json()["token"].as_str().unwrap().to_owned());
+    for path in ["/studio/api/call", "/api/call"] {
+        let told = page.request(
+            &format!("POST {path}"),
+            &headers(&page),
+            &status().to_string(),
+        );
+        assert_eq!(told.json()["result"]["pid"], daemon.pid(), "{path}");
+    }
+    for path in ["/studio/", "/studio/assets/studio.js", "/assets/rich.js"] {
+        let file = page.request(&format!("GET {path}"), &headers(&page), "");
+        assert_eq!(file.status, 200, "{path}");
+    }
+    let redirected = page.request("GET /studio", &headers(&page), "");
+    assert_eq!(redirected.status, 308);
+    assert_eq!(redirected.header("location"), Some("/studio/"));
+    // A page of another origin, and the name of the proxy without TLS.
+    for origin in ["http://desk.example", "https://attacker.example"] {
+        let mut headers = headers(&page);
+        headers.retain(|(name, _)| name != "Origin");
+        headers.push(("Origin".to_owned(), origin.to_owned()));
+        let refused = page.request("POST /studio/api/call", &headers, &status().to_string());
+        assert_eq!(refused.status, 403, "{origin}");
+    }
+}
+
+#[test]
+fn obs_5_page_starts_with_the_project_of_the_command() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let mut studio = Studio::start(&home, &[]);
+    let (page, ticket) = StudioPage::at(&studio.address());
+    let logged_in = page.post("/api/login", &json!({ "ticket": ticket })).json();
+    let shown = &home.gdn_json(&["status"])["workspaces"][0]["projectRoot"];
+    assert_eq!(&logged_in["projectRoot"], shown);
+    assert!(logged_in["workspaceId"].is_null(), "{logged_in}");
 }
 
 #[test]

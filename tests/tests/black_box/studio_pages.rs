@@ -11,7 +11,7 @@ use goondan_tests::home::RunningProgram;
 use goondan_tests::needs::{self, STUDIO_WEB};
 use goondan_tests::projects::LAB;
 use goondan_tests::provider::{Provider, ProviderResponse, openai, openai_delta, openai_saying};
-use goondan_tests::{Daemon, Home, wait_until};
+use goondan_tests::{Daemon, Home, tree, wait_until};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -104,8 +104,88 @@ fn obs_5_every_page_works_by_keyboard_in_both_themes_and_360_px() {
         let mut suite = Suite::start(&home, (&browser, name), &mut studio);
         suite.says("ready pages");
         suite.answer("go");
+        suite.says("checked keyboard");
+        for scheme in ["light", "dark"] {
+            for part in 1..=4 {
+                suite.says(&format!("checked part {part} in {scheme}"));
+            }
+        }
+        suite.says("checked narrow");
         suite.ends_well();
     }
+}
+
+#[test]
+fn obs_5_showing_every_page_writes_nothing_but_logs() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(&approvals::project());
+    let _daemon = Daemon::serving(&home);
+    let _waiting = busy(&home);
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "reads"), &mut studio);
+    suite.says("ready reads");
+    // The daemon's socket is below `run`.
+    let stored = || {
+        tree::snapshot(&home.state_root(), |path| {
+            !path.ends_with("logs") && !path.ends_with("run")
+        })
+    };
+    let mut before = stored();
+    wait_until("the daemon has written its last record", || {
+        let now = stored();
+        let is_same = now == before;
+        before = now;
+        is_same
+    });
+    suite.answer("go");
+    suite.says("ready read");
+    let after = stored();
+    let changed: Vec<_> = after
+        .iter()
+        .filter(|(path, entry)| before.get(*path) != Some(*entry))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(after == before, "changed: {changed:?}");
+    suite.answer("go");
+    suite.ends_well();
+}
+
+/// Suites that need what only a generated daemon has: a second workspace, a patch of 20,000 lines,
+/// a transcript of 50,000 events, and nginx in front.
+#[test]
+fn obs_5_inbox_large_pages_and_proxy_work_in_the_browser() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let script = format!("{STUDIO_WEB}/tests/browser.mjs");
+    for suite in ["inbox", "large", "proxy"] {
+        let mut command = home.command("node".as_ref(), &[&script, suite]);
+        command.env("GOONDAN_CHROMIUM", &browser);
+        RunningProgram::start(command).wait().exits(0);
+    }
+}
+
+#[test]
+fn obs_5_every_page_looks_as_in_the_gallery() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let script = format!("{STUDIO_WEB}/tests/shots.mjs");
+    let images = format!("{STUDIO_WEB}/../../../docs/images");
+    let mut command = home.command("node".as_ref(), &[&script, &images, "--check"]);
+    command.env("GOONDAN_CHROMIUM", &browser);
+    let mut running = RunningProgram::start(command);
+    while !running.has_ended() {
+        let pictures = running.stdout().lines().count();
+        wait_until("the next picture", || {
+            running.stdout().lines().count() > pictures || running.has_ended()
+        });
+    }
+    running.wait().exits(0);
 }
 
 #[test]

@@ -128,7 +128,9 @@ fn invalid_import_is_rejected_and_changes_nothing() {
         home.gdn(&args)
     };
     let new: [&str; 2] = ["--instance", "copy"];
-    import(&archive, &[]).exits(10).tells(&["--instance KEY"]);
+    import(&archive, &[])
+        .exits(10)
+        .tells(&["--conversation KEY"]);
     let unknown = [&new[..], &["--agent", "nobody"]].concat();
     import(&archive, &unknown)
         .exits(5)
@@ -171,7 +173,7 @@ fn a_damaged_conversation_is_exported_only_without_its_damage() {
     let file = home.path().join("main.jsonl");
     let file = file.to_str().unwrap();
     let refused = home.gdn(&["instance", "export", "-o", file]).exits(15);
-    refused.tells(&["line 1", "gdn verify", "--skip-damaged"]);
+    refused.tells(&["line 1", "gdn daemon verify", "--skip-damaged"]);
     assert!(!home.path().join("main.jsonl").exists());
     let told = home.gdn_json(&["instance", "export", "-o", file, "--skip-damaged"]);
     assert_eq!(

@@ -409,8 +409,10 @@ fn task_8_task_whose_agent_awaits_an_approval_needs_a_person() {
     assert_eq!(needing["tasks"][0]["taskId"], "book", "{needing}");
     let id = shown["approvals"][0].as_str().unwrap();
     let page = home.gdn(&["task", "show", "book"]).exits(0);
-    page.prints(&["to approve"])
-        .tells(&[&format!("gdn approve {id}"), &format!("gdn deny {id}")]);
+    page.prints(&["to approve"]).tells(&[
+        &format!("gdn inbox approve {id}"),
+        &format!("gdn inbox deny {id}"),
+    ]);
     home.gdn(&["approve", id]).exits(0);
     wait_for_status(&home, "waiting_question");
     let shown = task(&home);

@@ -305,6 +305,48 @@ fn conn_2_files_travel_both_ways_in_telegram() {
 }
 
 #[test]
+fn conn_1_an_album_of_telegram_is_one_turn() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, "");
+    let daemon = Daemon::serving(&home);
+    let photo = |chat: i64, file: &str, caption: Option<&str>| {
+        let mut message = json!({"message_id": 60, "date": 1, "chat": {"id": chat, "type": "private"},
+            "from": {"id": chat, "is_bot": false, "first_name": "Ann"}, "media_group_id": "g1",
+            "photo": [{"file_id": file, "file_unique_id": file, "width": 90, "height": 90}]});
+        if let Some(caption) = caption {
+            message["caption"] = json!(caption);
+        }
+        telegram.deliver("message", &message);
+    };
+    telegram.write(7, "before");
+    photo(7, "P1", Some("two photos"));
+    telegram.write(8, "between");
+    photo(7, "P2", None);
+    telegram.write(7, "after");
+    posted(&telegram, 4);
+    wait_until("the turns are over", || {
+        home.history("telegram:7").len() == 6
+    });
+    let asked: Vec<String> = home
+        .history("telegram:7")
+        .iter()
+        .filter(|message| role(message) == "user")
+        .map(text)
+        .collect();
+    assert!(asked[0].ends_with("before"), "{asked:?}");
+    let album = &asked[1];
+    assert!(
+        ["two photos", "file ID P1", "file ID P2"]
+            .iter()
+            .all(|part| album.contains(part)),
+        "{album}"
+    );
+    assert!(asked[2].ends_with("after"), "{asked:?}");
+    wait_until("the updates are confirmed", || telegram.kept() == 0);
+    drop(daemon.stop());
+}
+
+#[test]
 fn conn_1_group_that_becomes_a_supergroup_continues() {
     let telegram = Telegram::start();
     let home = answering(&telegram, ", chats: [-100]");

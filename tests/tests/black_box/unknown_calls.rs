@@ -71,7 +71,7 @@ fn obs_5_interrupted_call_is_listed_until_a_person_reviews_it() {
     let status = home.gdn(&["status"]).exits(0);
     status.tells(&["1 tool call with an unknown outcome", "calls"]);
     let none = home.gdn(&["settle", "x", "made-up"]).exits(5);
-    none.tells(&["gdn calls"]);
+    none.tells(&["gdn inbox calls"]);
     let settled = home.gdn(&["settle", "x", id, "--note", "the file is there"]);
     settled.exits(0).prints(&[&format!("Settled {id}")]);
     assert!(listed(&home).is_empty());

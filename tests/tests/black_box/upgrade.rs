@@ -330,12 +330,12 @@ fn rel_1_upgrade_killed_at_any_step_completes_or_rolls_back() {
                     .find(|step| journal.contains(&format!("\"{step}\""))),
             );
             let doctor = place.current(&["--json", "doctor"]).json().to_string();
-            assert!(doctor.contains("gdn upgrade --resume"), "{doctor}");
+            assert!(doctor.contains("gdn daemon upgrade --resume"), "{doctor}");
             let refused = place.upgrade(build).exits(10);
             refused.tells(&[
                 "was interrupted",
-                "`gdn upgrade --resume`",
-                "`gdn upgrade --rollback`",
+                "`gdn daemon upgrade --resume`",
+                "`gdn daemon upgrade --rollback`",
             ]);
             place.current(&["upgrade", way]).exits(0);
             work.join().unwrap();

@@ -169,7 +169,7 @@ fn rel_1_gdn_shows_and_stops_a_daemon_of_another_version() {
         .prints(&["of another version", &pid.to_string()]);
     shown.tells(&[
         "cannot talk to the running daemon",
-        "hint: stop the running daemon with `gdn shutdown`",
+        "hint: stop the running daemon with `gdn daemon shutdown`",
     ]);
     let shown = gdn(&["--json", "status"]).exits(4).json();
     assert_eq!(

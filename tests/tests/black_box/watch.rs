@@ -275,7 +275,7 @@ fn sup_8_reload_and_sighup_report_changes_or_the_refusal() {
     home.gdn(&["reload"]).exits(0).prints(&["unchanged"]);
     save_by_rename(&home, &lab("two").replace("provider:", "provier:"));
     let refused = home.gdn(&["reload"]).exits(6);
-    let refused = refused.tells(&["provier", "goondan.yaml", "gdn reload"]);
+    let refused = refused.tells(&["provier", "goondan.yaml", "reload`"]);
     refused.prints(&["not reloaded"]);
     save_by_rename(&home, &lab("two"));
     let seen = daemon.log().lines().len();

@@ -186,22 +186,33 @@ fn nothing() -> bool {
 pages! {
     calls_are_approved: "docs/how-to/approve-calls.md", 1, nothing;
     state_is_backed_up_and_restored: "docs/how-to/back-up-and-restore.md", 0, nothing;
+    a_project_is_deployed: "docs/how-to/deploy-on-a-server.md", 4, || needs::program("curl") && needs::program("openssl");
     it_is_found_out_why_an_agent_waits: "docs/how-to/find-out-why-an-agent-waits.md", 0, nothing;
     an_agent_schedules_work: "docs/how-to/let-an-agent-schedule-work.md", 0, nothing;
+    two_agents_work_together: "docs/how-to/let-two-agents-work-together.md", 0, nothing;
     logs_and_traces_are_followed: "docs/how-to/follow-logs-and-traces.md", 3, nothing;
     a_package_is_installed: "docs/how-to/install-a-package.md", 3, nothing;
+    a_slack_bot_is_made: "docs/how-to/make-a-slack-bot.md", 0, || needs::program("curl") && needs::program("openssl") && needs::program("python3");
+    a_telegram_bot_is_made: "docs/how-to/make-a-telegram-bot.md", 0, || needs::program("python3");
+    a_coding_agent_is_put_on_a_repository: "docs/how-to/put-a-coding-agent-on-a-repository.md", 1, || needs::program("git");
+    costs_are_read: "docs/how-to/read-my-costs.md", 0, || needs::program("python3");
     webhooks_are_received: "docs/how-to/receive-webhooks.md", 0, || needs::program("curl") && needs::program("openssl");
     a_task_is_restored: "docs/how-to/restore-a-task.md", 0, nothing;
     a_secret_is_rotated: "docs/how-to/rotate-a-secret.md", 0, nothing;
+    a_cron_job_runs: "docs/how-to/run-a-cron-job.md", 0, nothing;
     a_workspace_is_run_on_two_nodes: "docs/how-to/run-on-two-nodes.md", 16, nothing;
     a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 5, nothing;
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
-    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 2, nothing;
+    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 4, nothing;
+    issues_become_pull_requests: "docs/how-to/turn-github-issues-into-pull-requests.md", 1, || needs::program("git") && needs::program("curl") && needs::program("openssl");
     versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
     a_proxy_is_used: "docs/how-to/use-a-proxy.md", 2, nothing;
+    a_real_model_is_used: "docs/how-to/use-a-real-model.md", 0, || needs::program("python3");
+    an_mcp_server_is_used: "docs/how-to/use-an-mcp-server.md", 0, || needs::program("python3");
     a_tool_is_written: "docs/how-to/write-a-tool.md", 0, || needs::program("python3");
     an_extension_is_written: "docs/how-to/write-an-extension.md", 0, needs::javascript;
     a_first_swarm_is_made_killed_and_found_again: "docs/tutorials/first-swarm.md", 0, nothing;
+    an_incident_becomes_a_test: "docs/tutorials/an-incident-becomes-a-test.md", 0, || needs::program("git");
     a_task_becomes_a_change: "docs/tutorials/from-a-task-to-a-change.md", 0, || needs::program("git");
     two_workers_hand_in_proposals: "docs/tutorials/sandbox-and-proposal.md", 0, nothing;
 }

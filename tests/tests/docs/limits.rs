@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -26,6 +26,7 @@ const FILES: [&str; 21] = [
     "connector-process/src/limits.rs",
     "gdn/studio/src/limits.rs",
     "gdn/src/commands/upgrade/limits.rs",
+    "gdn/src/commands/incident/limits.rs",
 ];
 
 /// Sentences of other pages that state limits.

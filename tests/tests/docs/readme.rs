@@ -46,7 +46,15 @@ fn the_tour_can_be_taken() {
     let home = Home::without_project();
     let script = readme().section("## A tour").fences("sh").concat();
     for command in [
-        "init", "run", "send", "chat", "ps", "status", "logs", "restart", "stop",
+        "init",
+        "run",
+        "send",
+        "chat",
+        "ps",
+        "daemon status",
+        "logs",
+        "restart",
+        "stop",
     ] {
         assert!(
             script.contains(&format!("gdn {command}")),

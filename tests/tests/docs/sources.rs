@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name in code, and its directory.
-pub(crate) const CRATES: [(&str, &str); 30] = [
+pub(crate) const CRATES: [(&str, &str); 31] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
+    ("goondan_masking", "protocol/masking"),
     ("goondan_confinement", "protocol/confinement"),
     ("goondan_outbound", "connector-process/outbound"),
     ("goondan_cli_agents", "protocol/cli-agents"),

@@ -220,7 +220,11 @@ async fn done(
         has_failed,
         ..ToolOutcome::ok(capture.text_of(Stream::Stderr))
     };
-    let stderr = explained(stderr, &places.surroundings).text;
+    let ToolOutcome {
+        text: stderr,
+        refusal,
+        ..
+    } = explained(stderr, &places.surroundings);
     let mut result = told;
     let more = json!({
         "durationMs": millis_since(begun),
@@ -236,6 +240,7 @@ async fn done(
     }
     Ok(ToolOutcome {
         has_failed,
+        refusal,
         ..ToolOutcome::ok(result.to_string())
     })
 }

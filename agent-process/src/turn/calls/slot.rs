@@ -109,6 +109,7 @@ pub(super) fn called(step_id: &StepId, call: &ToolCall) -> TurnEngineEffect {
         spent: ReplyCost::default(),
         response: None,
         outcome_unknown: false,
+        refusal: None,
         detail: Some(detail_of(&call.input.to_string())),
     })
 }

@@ -181,6 +181,7 @@ impl RelaySettings {
             secrets: self.secrets.clone(),
             sandbox: self.sandbox.clone(),
             egress_socket: None,
+            package_cache: None,
             egress: Vec::new(),
         })
     }

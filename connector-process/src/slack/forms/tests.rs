@@ -234,9 +234,24 @@ fn conn_1_dialogs_and_shortcuts_are_told_in_words() {
         (found.name.as_str(), found.input.as_str()),
         ("view_submission", "Order\nDrink: tea\nFor: <@U2>")
     );
-    assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:U1");
+    // The app names the channel in its own field.
+    assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:C7");
     assert_eq!(found.metadata["privateMetadata"], "C7");
-    assert_eq!(found.metadata["channel"], "U1");
+    assert_eq!(found.metadata["channel"], "C7");
+    let of_metadata = |private: &str| {
+        let mut dialog = dialog.clone();
+        dialog["view"]["private_metadata"] = json!(private);
+        event(of_payload(&dialog))
+    };
+    let in_thread = of_metadata(r#"{"channel": "C7", "thread_ts": "1.5"}"#);
+    let key = in_thread.instance_key.unwrap();
+    assert_eq!(key.as_str(), "slack:T1:C7:1.5");
+    assert_eq!(in_thread.metadata["threadTs"], "1.5");
+    for private in ["", "order 5", "{}", "[1]", "Cash", r#"{"channel": 5}"#] {
+        let direct = of_metadata(private);
+        assert_eq!(direct.instance_key.unwrap().as_str(), "slack:T1:U1");
+        assert_eq!(direct.metadata["channel"], "U1");
+    }
     let mut there = dialog.clone();
     there["response_urls"] =
         json!([{"block_id": "b", "action_id": "a", "channel_id": "C5", "response_url": "x"}]);
@@ -322,4 +337,25 @@ fn invalid_slack_form_is_rejected_with_its_missing_field() {
     assert!(refused("a=b").contains("`payload`"));
     assert!(refused("payload=%7B").contains("is not valid JSON"));
     assert!(refused("command=%2Fx&team_id=T").contains("`/channel_id`"));
+}
+
+#[test]
+fn conn_1_a_dialog_without_a_channel_is_taken_if_its_place_is_listed() {
+    let dialog = |private: &str| {
+        let whole = json!({"type": "view_submission", "team": {"id": "T1"}, "trigger_id": "9",
+            "user": {"id": "U1", "name": "ann"}, "view": {"id": "V1", "callback_id": "order",
+                "hash": "h", "private_metadata": private}});
+        payload(&whole)
+    };
+    let is_taken = |private: &str, channels: &[&str]| {
+        let channels = channels.iter().map(|channel| (*channel).to_owned());
+        let filters = Filters {
+            channels: Some(channels.collect()),
+            ..Filters::default()
+        };
+        let meaning = meaning(dialog(private).as_bytes(), &filters, false).unwrap();
+        matches!(meaning, FormMeaning::Event(_))
+    };
+    assert!(is_taken("C7", &["C7"]) && !is_taken("C7", &["C8", "U1"]));
+    assert!(is_taken("", &["C7", "U1"]) && !is_taken("", &["C7"]));
 }

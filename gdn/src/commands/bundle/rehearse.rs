@@ -1,4 +1,4 @@
-//! `gdn bundle rehearse`: replays the latest turns with a changeset or revision before it is activated.
+//! `gdn conversation bundle rehearse`: replays the latest turns with a changeset or revision before it is activated.
 
 use std::collections::BTreeSet;
 

@@ -57,6 +57,18 @@ pub(super) enum ChatInput<'a> {
     Empty,
     Say(&'a str),
     History(usize),
+    /// Shows the conversation's state.
+    Status,
+    /// Shows the budgets of the workspace.
+    Budget,
+    /// Lists the checkpoints, or rolls back to one.
+    Rewind(Option<&'a str>),
+    /// Attaches an image, a file or URL, to the next message.
+    Attach(&'a str),
+    /// Approves the tool call that waits in the conversation.
+    Approve,
+    /// Denies it, with a reason.
+    Deny(&'a str),
     Help,
     Quit,
     Unknown(&'a str),
@@ -78,11 +90,27 @@ pub(super) fn parse(line: &str) -> ChatInput<'_> {
     match (name, argument.trim()) {
         ("quit" | "exit" | "q", "") => ChatInput::Quit,
         ("help" | "h" | "?", "") => ChatInput::Help,
+        ("status", "") => ChatInput::Status,
+        ("budget", "") => ChatInput::Budget,
+        ("rewind", "") => ChatInput::Rewind(None),
+        ("rewind", checkpoint) => ChatInput::Rewind(Some(checkpoint)),
+        ("attach", image) if !image.is_empty() => ChatInput::Attach(image),
+        ("approve", "") => ChatInput::Approve,
+        ("deny", reason) => ChatInput::Deny(reason),
         ("history", "") => ChatInput::History(HISTORY_LINES),
         ("history", number) => number
             .parse()
             .map_or(ChatInput::Unknown(line), ChatInput::History),
         _ => ChatInput::Unknown(line),
+    }
+}
+
+/// The decision that a message consists of, if it is one: true for yes.
+pub(super) fn decision(text: &str) -> Option<bool> {
+    match text.trim().to_lowercase().as_str() {
+        "y" | "yes" => Some(true),
+        "n" | "no" => Some(false),
+        _ => None,
     }
 }
 
@@ -129,5 +157,17 @@ mod tests {
         assert_eq!(parse("/history x"), ChatInput::Unknown("/history x"));
         assert_eq!(parse("/quit"), ChatInput::Quit);
         assert_eq!(parse("/wat"), ChatInput::Unknown("/wat"));
+        assert_eq!(parse("/status"), ChatInput::Status);
+        assert_eq!(parse("/budget now"), ChatInput::Unknown("/budget now"));
+        assert_eq!(parse("/rewind"), ChatInput::Rewind(None));
+        assert_eq!(parse("/rewind c-1"), ChatInput::Rewind(Some("c-1")));
+        assert_eq!(parse("/attach a b.png"), ChatInput::Attach("a b.png"));
+        assert_eq!(parse("/attach"), ChatInput::Unknown("/attach"));
+        assert_eq!(parse("/approve"), ChatInput::Approve);
+        assert_eq!(parse("/deny not now"), ChatInput::Deny("not now"));
+        assert_eq!(parse("y"), ChatInput::Say("y"));
+        assert_eq!(decision(" Y "), Some(true));
+        assert_eq!(decision("no"), Some(false));
+        assert_eq!(decision("yes, please"), None);
     }
 }

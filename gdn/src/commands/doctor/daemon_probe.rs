@@ -61,7 +61,7 @@ impl ProbeResults {
             let found = format!("the daemon cannot write {path}: no proposal can be applied there");
             let quoted = text::shell_quoted(&path).unwrap_or_else(|| path.clone().into_owned());
             let hint = format!(
-                "`gdn service install --writable {quoted}`, and restart the service; or check who owns it: \
+                "`gdn daemon service install --writable {quoted}`, and restart the service; or check who owns it: \
                  `ls -ld {quoted}`"
             );
             CheckResult::warn("project files", found, hint)

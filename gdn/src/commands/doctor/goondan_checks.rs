@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use goondan_protocol::control::{
-    CheckDaemon, CheckNodes, DaemonCheck, ServerFinding, ServerVerdict,
+    CheckDaemon, CheckNodes, DaemonCheck, ServerFinding, ServerVerdict, WorkspaceInfo,
 };
 use goondan_protocol::state_root;
 use nix::unistd::Uid;
 
 use super::check_result::CheckResult;
 use crate::client::{Client, ConnectError};
+use crate::commands::health;
 use crate::commands::service::service_differences;
 use crate::commands::upgrade::cut_off;
 use crate::context::Context;
@@ -167,6 +168,31 @@ fn clock(root: &Path, now: SystemTime) -> CheckResult {
 pub(super) fn upgrade() -> Option<CheckResult> {
     let (found, hint) = cut_off()?;
     Some(CheckResult::bad("upgrade", found, hint))
+}
+
+/// Models of the running workspaces whose calls fail until a person acts, such as those with a rejected key.
+pub(super) async fn models(context: &Context) -> Vec<CheckResult> {
+    let Ok(mut client) = Client::connect(&context.state_root).await else {
+        return Vec::new();
+    };
+    let Ok(status) = client.status().await else {
+        return Vec::new();
+    };
+    let check = |workspace: &WorkspaceInfo| {
+        let id = &workspace.workspace_id;
+        let show = health::settings_of(workspace, context);
+        let failing = workspace.failing.iter();
+        let failing = failing.map(|(model, failures)| {
+            let found = format!("{id}: {}", health::failing(model.as_str(), failures));
+            CheckResult::warn(
+                "models",
+                found,
+                format!("for the source of the value: `{show}`"),
+            )
+        });
+        failing.collect::<Vec<_>>()
+    };
+    status.workspaces.iter().flat_map(check).collect()
 }
 
 /// Checks the state of the daemon.

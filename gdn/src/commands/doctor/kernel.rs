@@ -66,7 +66,7 @@ fn paths(refused: Option<&str>) -> CheckResult {
     let found = format!(
         "the kernel refuses `openat2` ({refused}): file tools, sandboxes, proposals and the level `full` fail"
     );
-    let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn service install --force` does; in a container, allow `openat2` in its seccomp filter";
+    let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn daemon service install --force` does; in a container, allow `openat2` in its seccomp filter";
     CheckResult::bad(CHECK, found, hint)
 }
 

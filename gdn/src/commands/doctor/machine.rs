@@ -65,8 +65,7 @@ fn disk(dir: &Path) -> CheckResult {
 fn room(bytes: u64, inodes: u64, all: u64) -> CheckResult {
     const CHECK: &str = "disk";
     let found = format!("{} free", text::bytes(bytes));
-    let hint =
-        "free disk space; `gdn status` and `gdn instance prune` show the usage of conversations";
+    let hint = "free disk space; `gdn daemon status` and `gdn conversation prune` show the usage of conversations";
     if bytes < DISK_BAD_BYTES {
         CheckResult::bad(CHECK, found, hint)
     } else if bytes < DISK_WARN_BYTES {

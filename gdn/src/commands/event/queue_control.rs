@@ -35,7 +35,12 @@ struct EventSelection {
     #[arg(long, conflicts_with = "events")]
     all: bool,
     /// With --all: only events of this conversation
-    #[arg(long, value_name = "KEY", requires = "all")]
+    #[arg(
+        long = "conversation",
+        alias = "instance",
+        value_name = "KEY",
+        requires = "all"
+    )]
     instance: Option<InstanceKey>,
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 const IGNORE_FILES: [&str; 2] = [".goondanignore", ".gitignore"];
 
 /// Patterns that are always excluded.
-const NEVER: [&str; 9] = [
+const NEVER: [&str; 10] = [
     ".git/",
     ".hg/",
     ".svn/",
@@ -26,6 +26,7 @@ const NEVER: [&str; 9] = [
     ".goondanignore",
     ".gitignore",
     "/goondan.lock",
+    "/goondan.schema.json",
     "/*.tgz",
     "/.vscode/",
 ];

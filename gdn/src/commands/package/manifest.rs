@@ -32,7 +32,9 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
             None => listed.push(dependency),
         }
     };
-    let new = checked(text, in_lines, change).or_else(|| checked(text, in_flow(), change));
+    let new = checked(text, in_lines, change)
+        .or_else(|| checked(text, in_flow(), change))
+        .or_else(|| checked(text, in_short_form(text, change), change));
     new.ok_or_else(|| {
         by_hand(&format!(
             "under `dependencies`: `{{name: {}, version: {}}}`",
@@ -50,7 +52,40 @@ pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
     let change = |listed: &mut Vec<Value>| listed.retain(|it| it["name"] != name);
     checked(text, in_lines, change)
         .or_else(|| checked(text, in_flow(), change))
+        .or_else(|| checked(text, in_short_form(text, change), change))
         .ok_or_else(|| by_hand(&format!("`dependencies` without `{name}`")))
+}
+
+/// Writes the field `package` of a short document again, with changed dependencies. Comments within the field would be
+/// lost, so it must have none.
+fn in_short_form(text: &str, change: impl FnOnce(&mut Vec<Value>)) -> Option<String> {
+    let mut documents = documents(text)?;
+    let mut listed = take_dependencies(&mut documents)?;
+    change(&mut listed);
+    let package = documents.first().filter(|it| it["kind"] == "Package")?;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_field = |line: &&str| line.starts_with("package:");
+    let from = lines.iter().position(is_field)?;
+    let (_, rest) = lines.split_at_checked(from + 1)?;
+    let is_inside = |line: &&&str| indent_of(line) > 0 || line.trim() == "}";
+    let to = from + 1 + rest.iter().take_while(is_inside).count();
+    let field = lines.get(from..to)?.concat();
+    if field.contains('#') {
+        return None;
+    }
+    let mut new = format!("package:\n  name: {}\n", package.pointer("/metadata/name")?);
+    let spec = package.get("spec").and_then(Value::as_object);
+    for (name, value) in spec.into_iter().flatten() {
+        new.push_str(&format!("  {name}: {value}\n"));
+    }
+    if !listed.is_empty() {
+        new.push_str("  dependencies:\n");
+    }
+    for dependency in &listed {
+        new.push_str(&format!("    - {dependency}\n"));
+    }
+    let (before, after) = (lines.get(..from)?.concat(), lines.get(to..)?.concat());
+    Some(format!("{before}{new}{after}"))
 }
 
 /// Position of a requirement in the Package.
@@ -352,6 +387,39 @@ mod tests {
             let after = if after.is_empty() { rest } else { after };
             assert_eq!(gone, format!("{HEAD}{after}"));
         }
+    }
+
+    #[test]
+    fn dependency_in_the_short_form_is_added_and_removed() {
+        let rest = "\n# the agents\nagents:\n  a: {model: m}\n";
+        for package in [
+            "package: {name: \"p\", version: 0.1.0}\n",
+            "package:\n  name: p\n  version: 0.1.0\n",
+            "package: {\n  name: p,\n  version: 0.1.0\n}\n",
+        ] {
+            let text = format!("# mine\napiVersion: goondan.ai/v1\n{package}{rest}");
+            let added = with(&text, "a", "^1").unwrap();
+            let fields = "package:\n  name: \"p\"\n  version: \"0.1.0\"\n";
+            assert_eq!(
+                added,
+                format!(
+                    "# mine\napiVersion: goondan.ai/v1\n{fields}  dependencies:\n    \
+                     - {{\"name\":\"a\",\"version\":\"^1\"}}\n{rest}"
+                )
+            );
+            let other = with(&added, "a", "^2").unwrap();
+            assert_eq!(other, added.replace("^1", "^2"));
+            assert_eq!(
+                without(&other, "a").unwrap(),
+                format!("# mine\napiVersion: goondan.ai/v1\n{fields}{rest}")
+            );
+        }
+        let named = "apiVersion: goondan.ai/v1\npackage: p\nagents: {}\n";
+        let added = with(named, "a", "^1").unwrap();
+        assert!(added.starts_with("apiVersion: goondan.ai/v1\npackage:\n  name: \"p\"\n  dep"));
+        // The comment would be lost.
+        let commented = "apiVersion: goondan.ai/v1\npackage:\n  name: p # mine\nagents: {}\n";
+        assert!(with(commented, "a", "^1").is_err());
     }
 
     #[test]

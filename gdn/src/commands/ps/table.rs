@@ -1,7 +1,9 @@
 //! Tables of processes.
 
 use anstyle::Style;
-use goondan_protocol::control::{Confinement, ProcessInfo, ProcessState, Readiness};
+use goondan_protocol::control::{
+    Confinement, ProcessInfo, ProcessState, Readiness, SandboxRefusals,
+};
 use goondan_protocol::sandbox::{Facts, Level, OwnSandbox, Right};
 use goondan_protocol::time::Timestamp;
 
@@ -139,19 +141,31 @@ pub(crate) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let approvals: Vec<String> = process
         .approvals
         .iter()
-        .map(|id| format!("gdn approve {id}"))
+        .map(|id| format!("gdn inbox approve {id}"))
         .collect();
     let approvals = (!approvals.is_empty())
         .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
     let ignored = ignored(process);
+    let refused = process.refused.as_ref();
+    let refused = refused.map(|refused| refused_words(refused, now));
     let detail = process.detail.clone();
     let parts: Vec<String> = [
-        next, consents, approvals, questions, waiting, detail, ignored,
+        next, consents, approvals, questions, waiting, detail, ignored, refused,
     ]
     .into_iter()
     .flatten()
     .collect();
     parts.join("; ")
+}
+
+/// Accesses that the sandbox refused: `sandbox refused 3, last 5.0s ago: …`.
+fn refused_words(refused: &SandboxRefusals, now: Timestamp) -> String {
+    let SandboxRefusals { count, last, at } = refused;
+    let last = text::one_line(last);
+    format!(
+        "sandbox refused {count}, last {} ago: {last}",
+        text::age(*at, now)
+    )
 }
 
 /// Events that a connection passed over, such as `ignored 3: 2 no rule, 1 ping`.
@@ -219,6 +233,18 @@ mod tests {
         assert_eq!(
             detail(&hook, now),
             "listening on http://h/; ignored 3: 2 no rule, 1 ping"
+        );
+    }
+
+    #[test]
+    fn sec_10_agent_shows_what_the_sandbox_refused() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let at = Timestamp::from_unix_millis(995_000);
+        let refused = json!({"count": 3, "last": "[sandbox `full`: no `/srv`]", "at": at});
+        let agent = process("idle", &json!({ "refused": refused }));
+        assert_eq!(
+            detail(&agent, now),
+            "sandbox refused 3, last 5.0s ago: [sandbox `full`: no `/srv`]"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Service functions for `gdn upgrade`: detects if a service runs the daemon, and restarts it (`REL-1`).
+//! Service functions for `gdn daemon upgrade`: detects if a service runs the daemon, and restarts it (`REL-1`).
 
 use std::path::PathBuf;
 

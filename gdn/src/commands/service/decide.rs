@@ -33,7 +33,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) daemon: Option<u32>,
     /// True if a modified file may be replaced.
     pub(super) is_forced: bool,
-    /// The `gdn shutdown` command for that daemon.
+    /// The `gdn daemon shutdown` command for that daemon.
     pub(super) shutdown: &'a str,
 }
 
@@ -76,11 +76,11 @@ impl From<ServiceRefusal> for Failure {
         };
         let hint = match &refusal {
             ServiceRefusal::NeedsRoot { command } => {
-                format!("`sudo gdn service {command} --system`, or a user service without `--system`")
+                format!("`sudo gdn daemon service {command} --system`, or a user service without `--system`")
             }
             ServiceRefusal::Elsewhere { kind, path } => match kind {
                 ServiceKind::User => "remove it first: `systemctl --user disable --now goondan`, then delete its file".into(),
-                ServiceKind::System => "remove it first: `sudo gdn service remove --system`".into(),
+                ServiceKind::System => "remove it first: `sudo gdn daemon service remove --system`".into(),
                 ServiceKind::Agent => format!("remove it first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
             },
             ServiceRefusal::Differs { path, kind } => {
@@ -189,7 +189,7 @@ mod tests {
             other: None,
             daemon,
             is_forced: false,
-            shutdown: "gdn shutdown",
+            shutdown: "gdn daemon shutdown",
         }
     }
 
@@ -239,7 +239,10 @@ mod tests {
         let outside =
             install(&found(ServiceKind::Agent, None, &none), &around(Some(9))).unwrap_err();
         let failure = Failure::from(outside);
-        assert!(failure.hint.contains("`gdn shutdown`"), "{failure:?}");
+        assert!(
+            failure.hint.contains("`gdn daemon shutdown`"),
+            "{failure:?}"
+        );
         let other = Surroundings {
             other: Some(Path::new("/etc/systemd/system/goondan.service")),
             ..around(None)

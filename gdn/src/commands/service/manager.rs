@@ -117,8 +117,8 @@ impl ServiceKind {
 
     pub(super) fn install_command(self) -> &'static str {
         match self {
-            Self::System => "gdn service install --system",
-            Self::User | Self::Agent => "gdn service install",
+            Self::System => "gdn daemon service install --system",
+            Self::User | Self::Agent => "gdn daemon service install",
         }
     }
 

@@ -140,7 +140,7 @@ impl ServiceSite {
             (ServiceKind::User, _) => unit::user_unit(&places),
         };
         text.map_err(|error| {
-            let hint = "use a directory without spaces and special characters: `gdn --state-root DIR service install`";
+            let hint = "use a directory without spaces and special characters: `gdn --state-root DIR daemon service install`";
             Failure::of(Exit::Usage, &error, hint)
         })
     }
@@ -165,7 +165,7 @@ impl ServiceSite {
         };
         make().map_err(|error| {
             let message = format!("cannot create the state directory {}", dir.display());
-            let hint = "create its parent directory, or choose another: `gdn --state-root DIR service install`";
+            let hint = "create its parent directory, or choose another: `gdn --state-root DIR daemon service install`";
             Failure::new(Exit::Internal, message, hint).caused_by(Some(&error))
         })
     }
@@ -184,8 +184,11 @@ impl ServiceSite {
         if let Some(dir) = self.file.parent() {
             fs::create_dir_all(dir).map_err(|error| self.unusable("write", &error))?;
         }
-        rewrite(&self.file, before.map(str::as_bytes), text.as_bytes())
-            .map_err(|error| error.failure("gdn service install").with_hint(self.look()))
+        rewrite(&self.file, before.map(str::as_bytes), text.as_bytes()).map_err(|error| {
+            error
+                .failure("gdn daemon service install")
+                .with_hint(self.look())
+        })
     }
 
     /// Deletes the file. A missing file is not an error.
@@ -271,7 +274,7 @@ fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<ServiceUser>),
 }
 
 fn no_user(problem: &str) -> Failure {
-    let hint = "pass a user: `gdn service install --system --run-as USER`";
+    let hint = "pass a user: `gdn daemon service install --system --run-as USER`";
     Failure::new(Exit::Usage, problem, hint)
 }
 

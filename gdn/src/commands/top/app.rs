@@ -177,12 +177,21 @@ impl App {
             }
             TopInput::LogBegins => self.board.clear_logs(),
             TopInput::LogLine(line) => self.board.take_log_line(line),
+            TopInput::Approval(Some(pending)) if self.mode == Mode::Look => {
+                self.mode = Mode::Confirm(Act::Decide(pending));
+            }
+            // The user is doing something else by now.
+            TopInput::Approval(Some(_)) => {}
+            TopInput::Approval(None) => {
+                let none = "No tool call of this conversation waits for approval.";
+                self.notice = Some(Err(none.to_owned()));
+            }
             TopInput::Failed(wanted, why) => {
                 match wanted {
                     FeedQuery::Facts => self.facts.came(now),
                     FeedQuery::Usage => self.usage.came(now),
                     FeedQuery::Page(..) => self.pages.came(now),
-                    FeedQuery::Conversations | FeedQuery::Logs(_) => {}
+                    FeedQuery::Conversations | FeedQuery::Approval(..) | FeedQuery::Logs(_) => {}
                 }
                 self.notice = Some(Err(why));
             }
@@ -276,6 +285,8 @@ impl App {
             KeyPress::Char('l') => return self.look_at_logs(),
             KeyPress::Char('c') => self.ask(Act::Cancel),
             KeyPress::Char('r') => self.ask(Act::Restart),
+            KeyPress::Char('a') => return self.look_up_approval(true),
+            KeyPress::Char('d') => return self.look_up_approval(false),
             KeyPress::Char(_) | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
         Vec::new()
@@ -380,6 +391,17 @@ impl App {
         if let Some(key) = self.meant_key() {
             self.mode = Mode::Confirm(act(key));
         }
+    }
+
+    /// Requests the pending call of the selected conversation, which the user sees before the decision.
+    fn look_up_approval(&mut self, is_approved: bool) -> Vec<TopEffect> {
+        if self.is_read_only {
+            self.notice = Some(Err("Changes are disabled by --read-only.".to_owned()));
+            return Vec::new();
+        }
+        let wanted = self.meant_key();
+        let wanted = wanted.map(|key| FeedQuery::Approval(key, is_approved));
+        wanted.into_iter().map(TopEffect::Load).collect()
     }
 
     /// Conversation that a key applies to: that of the page, or of the selected row.

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Tabs};
 
 use super::app::{App, ConnectionState, Mode};
-use super::input::Size;
+use super::input::{Act, PendingDecision, Size};
 use super::view::View;
 use crate::context::Context;
 use crate::output::style;
@@ -22,7 +22,7 @@ use crate::output::text;
 const HELP_COLUMNS: u16 = 64;
 
 /// Key bindings, as shown in the help.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("1 … 6, Tab, ← →", "change the view"),
     ("↑ ↓, j k, PgUp PgDn", "select a row, or scroll"),
     ("Home End, g G", "go to the start or the end"),
@@ -31,6 +31,7 @@ const KEYS: [(&str, &str); 12] = [
     ("l", "show the log of the conversation"),
     ("c", "cancel its turn, after confirmation"),
     ("r", "restart its process, after confirmation"),
+    ("a d", "approve or deny its pending tool call"),
     ("/", "filter by a text"),
     ("Esc", "go back; remove the filter"),
     ("?", "show this help"),
@@ -102,8 +103,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: RenderContext<'_>) {
         (None, View::Budgets) => texts::budgets(frame, body, app, ink),
         (None, View::Logs) => texts::logs(frame, body, app, ink),
     }
-    if app.mode == Mode::Help {
-        help(frame, body, ink);
+    match &app.mode {
+        Mode::Help => help(frame, body, ink),
+        Mode::Confirm(Act::Decide(pending)) => pending_call(frame, body, pending, ink),
+        Mode::Look | Mode::Filter | Mode::Confirm(_) => {}
     }
     frame.render_widget(foot_of(app, ink), foot);
 }
@@ -227,6 +230,42 @@ fn help(frame: &mut Frame<'_>, body: Rect, ink: RenderContext<'_>) {
     let block = ratatui::widgets::Block::bordered().title(" Keys; any key goes back ");
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// Shows the whole call that is decided about. Lines wrap; those that do not fit are counted.
+fn pending_call(
+    frame: &mut Frame<'_>,
+    body: Rect,
+    pending: &PendingDecision,
+    ink: RenderContext<'_>,
+) {
+    let room = usize::from(body.width.saturating_sub(2)).max(1);
+    let rows = usize::from(body.height.saturating_sub(2)).max(1);
+    let mut lines: Vec<String> = pending
+        .call
+        .lines()
+        .flat_map(|line| text::folded(line, room))
+        .collect();
+    if lines.len() > rows {
+        let shown = rows.saturating_sub(1);
+        let more = text::count(lines.len() - shown, "more line");
+        lines.truncate(shown);
+        lines.push(format!(
+            "… {more}: `gdn inbox show {}`",
+            pending.approval_id
+        ));
+    }
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    let area = Rect {
+        height: height.saturating_add(2).min(body.height),
+        ..body
+    };
+    let lines = lines
+        .into_iter()
+        .map(|line| Line::from(ink.span(style::PLAIN, line)));
+    let block = ratatui::widgets::Block::bordered().title(" Waits for approval ");
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }
 
 /// Renders the screen as text, without colors and trailing spaces.

@@ -1,17 +1,18 @@
 //! Data feeds of `gdn top`, each with its own connection.
 
+use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::{
-    self, CancelEvent, FollowLogs, InstanceOrder, InstanceTurns, ListInstances, ListProcesses,
-    ListWorkspaces, ReadUsage, UsageGrouping,
+    self, CancelEvent, DecideApproval, FollowLogs, InstanceOrder, InstanceTurns, ListApprovals,
+    ListInstances, ListProcesses, ListWorkspaces, ReadUsage, ShowApproval, UsageGrouping,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
-use super::input::{Act, FeedQuery, LogSource, PageSubject, TopInput};
+use super::input::{Act, FeedQuery, LogSource, PageSubject, PendingDecision, TopInput};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::commands::follow::{self, WorkspaceNotification};
-use crate::commands::{trace, transcript};
+use crate::commands::{approval, trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style::Palette;
@@ -166,6 +167,10 @@ impl FeedClient<'_> {
                 let usage = self.client.query(usage_of(&self.workspace_id)).await?;
                 send(self.inputs, TopInput::Usage(Box::new(usage)));
             }
+            FeedQuery::Approval(key, is_approved) => {
+                let pending = self.pending(key, *is_approved).await?;
+                send(self.inputs, TopInput::Approval(pending.map(Box::new)));
+            }
             FeedQuery::Page(about, columns) => {
                 let text = match about {
                     PageSubject::Transcript(key) => self.transcript(key).await?,
@@ -177,6 +182,35 @@ impl FeedClient<'_> {
             FeedQuery::Logs(_) => {}
         }
         Ok(())
+    }
+
+    /// Oldest tool call of a conversation that waits for approval, with all its arguments.
+    async fn pending(
+        &mut self,
+        key: &InstanceKey,
+        is_approved: bool,
+    ) -> Result<Option<PendingDecision>, CallError> {
+        let list = ListApprovals {
+            workspace_id: Some(self.workspace_id.clone()),
+            instance_key: Some(key.clone()),
+            after: None,
+            limit: Some(1),
+        };
+        let Some(info) = self.client.query(list).await?.approvals.pop() else {
+            return Ok(None);
+        };
+        let show = ShowApproval {
+            workspace_id: self.workspace_id.clone(),
+            approval_id: info.approval_id.clone(),
+        };
+        let detail = self.client.query(show).await?;
+        let tool = text::one_line(&info.tool_name);
+        Ok(Some(PendingDecision {
+            approval_id: info.approval_id,
+            key: key.clone(),
+            is_approved,
+            call: format!("{tool}\n{}", approval::arguments(&detail.input)),
+        }))
     }
 
     async fn conversations(&mut self) -> Result<(), CallError> {
@@ -256,6 +290,25 @@ impl FeedClient<'_> {
                     0 => format!("No process runs for {key}."),
                     _ => format!("Restarting the process of {key}, after its turn in progress."),
                 }
+            }
+            Act::Decide(pending) => {
+                let decision = match pending.is_approved {
+                    true => ApprovalDecision::Approved,
+                    false => ApprovalDecision::Denied,
+                };
+                let decide = DecideApproval {
+                    workspace_id,
+                    approval_id: pending.approval_id.clone(),
+                    decision,
+                    reason: None,
+                };
+                let decided = self.client.change(decide).await?;
+                let verb = if pending.is_approved {
+                    "Approved"
+                } else {
+                    "Denied"
+                };
+                format!("{verb} {} of {}.", decided.tool_name, decided.instance_key)
             }
         };
         send(self.inputs, TopInput::Acted(Ok(done)));

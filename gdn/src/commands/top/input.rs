@@ -1,7 +1,7 @@
 //! Inputs and effects of `gdn top`.
 
 use goondan_protocol::control::{InstancesPage, UsageReport, WorkspaceChange};
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{ApprovalId, InstanceKey};
 
 use super::board::Facts;
 
@@ -55,6 +55,8 @@ pub(super) enum TopInput {
     /// Start of the log's lines.
     LogBegins,
     LogLine(String),
+    /// A requested decision about a tool call, to be confirmed; none if no call waits.
+    Approval(Option<Box<PendingDecision>>),
     Failed(FeedQuery, String),
     Acted(Result<String, String>),
 }
@@ -72,6 +74,8 @@ pub(super) enum FeedQuery {
     Facts,
     Conversations,
     Usage,
+    /// The tool call of a conversation that waits for approval; true to approve it.
+    Approval(InstanceKey, bool),
     /// A page, wrapped to this width in columns.
     Page(PageSubject, u16),
     Logs(LogSource),
@@ -112,6 +116,17 @@ pub(super) enum Act {
     Cancel(InstanceKey),
     /// Replace the process after the turn in progress.
     Restart(InstanceKey),
+    /// Decide a tool call that waits for approval.
+    Decide(Box<PendingDecision>),
+}
+
+/// A decision about a tool call, and the whole call as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PendingDecision {
+    pub(super) approval_id: ApprovalId,
+    pub(super) key: InstanceKey,
+    pub(super) is_approved: bool,
+    pub(super) call: String,
 }
 
 impl Act {
@@ -119,6 +134,14 @@ impl Act {
         match self {
             Self::Cancel(key) => format!("Cancel the turn of {key}?"),
             Self::Restart(key) => format!("Restart the process of {key}?"),
+            Self::Decide(pending) => {
+                let verb = if pending.is_approved {
+                    "Approve"
+                } else {
+                    "Deny"
+                };
+                format!("{verb} this call of {}?", pending.key)
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use goondan_protocol::control::{
     InstanceSummary, InstancesPage, WatchCursor, WatchUpdate, WorkspaceChange,
 };
+use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
@@ -12,7 +13,9 @@ use serde_json::{Value, json};
 use super::app::{App, ConnectionState, Mode};
 use super::board::Facts;
 use super::draw::{RenderContext, as_text};
-use super::input::{Act, FeedQuery, KeyPress, PageSubject, Size, TopEffect, TopInput};
+use super::input::{
+    Act, FeedQuery, KeyPress, PageSubject, PendingDecision, Size, TopEffect, TopInput,
+};
 use super::view::View;
 use crate::context::Context;
 use crate::output::Output;
@@ -198,10 +201,35 @@ fn obs_4_turn_is_canceled_only_after_confirmation() {
 }
 
 #[test]
+fn need_1_a_call_is_decided_with_a_key_after_it_was_shown() {
+    let mut app = busy(View::Conversations);
+    let main: InstanceKey = "main".parse().unwrap();
+    let query = FeedQuery::Approval(main.clone(), true);
+    assert_eq!(press(&mut app, "a"), [TopEffect::Load(query)]);
+    let pending = Box::new(PendingDecision {
+        approval_id: "a-1".parse().unwrap(),
+        key: main,
+        is_approved: true,
+        call: format!("bash__exec\ncommand:\n> {}", "make release ".repeat(20)),
+    });
+    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
+    let shown = picture(&app, 80, 24);
+    assert!(shown.contains("Waits for approval"), "{shown}");
+    assert_eq!(shown.matches("make").count(), 20, "{shown}");
+    assert!(
+        shown.ends_with("Approve this call of main? y/N\n"),
+        "{shown}"
+    );
+    assert_eq!(press(&mut app, "y"), [TopEffect::Act(Act::Decide(pending))]);
+    app.handle(TopInput::Approval(None), at(0));
+    assert!(picture(&app, 80, 24).contains("No tool call of this conversation waits"));
+}
+
+#[test]
 fn obs_4_nothing_is_changed_where_a_person_only_wants_to_look() {
     let mut app = busy(View::Conversations);
     app.is_read_only = true;
-    assert_eq!(press(&mut app, "cyry"), []);
+    assert_eq!(press(&mut app, "cyryady"), []);
     assert!(!picture(&app, 80, 24).contains("c cancel"));
 }
 

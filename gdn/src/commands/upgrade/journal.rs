@@ -105,7 +105,7 @@ impl From<JournalError> for Failure {
             JournalError::Unreadable { path, .. } => (
                 Exit::Damaged,
                 format!(
-                    "check the current version: `gdn upgrade --list`; then `rm '{}'`",
+                    "check the current version: `gdn daemon upgrade --list`; then `rm '{}'`",
                     path.display()
                 ),
             ),

@@ -1,4 +1,4 @@
-//! All limits of `gdn upgrade` (`REL-1`).
+//! All limits of `gdn daemon upgrade` (`REL-1`).
 
 /// Maximum size of a version's archive, in bytes.
 pub(crate) const ARCHIVE_BYTES_MAX: u64 = 1_073_741_824;

@@ -142,7 +142,7 @@ pub(super) fn number_of(dir: &Path) -> Result<String, AskError> {
     Ok(number.unwrap_or_default())
 }
 
-/// Output of `gdn upgrade --check`: the version, and its support for the state directory's format.
+/// Output of `gdn daemon upgrade --check`: the version, and its support for the state directory's format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reads {
@@ -194,7 +194,7 @@ pub(super) struct DaemonProbe {
     pub(super) crashing: BTreeSet<String>,
 }
 
-/// Fields of `gdn status` that all versions print.
+/// Fields of `gdn daemon status` that all versions print.
 #[derive(Deserialize)]
 struct ProbedStatus {
     pid: u32,

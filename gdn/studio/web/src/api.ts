@@ -57,7 +57,7 @@ export async function post(path: string, body: unknown, signal?: AbortSignal): P
 
 /** Calls a method of the daemon. */
 export async function call<T>(method: string, params: Record<string, unknown> = {}): Promise<T> {
-  const response = await post('/api/call', { method, params });
+  const response = await post('api/call', { method, params });
   const body = (await response.json().catch(() => ({}))) as { result?: T; error?: WireError };
   if (body.error !== undefined || !('result' in body)) throw errorOf(body.error, response.status);
   return body.result as T;

@@ -3,9 +3,12 @@
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { keyed } from 'lit/directives/keyed.js';
 import { type ApiError, asApiError } from './api.js';
-import { countOf, readNeeds } from './needs.js';
+import { inbox, notifications } from './inbox.js';
 import { isEvent } from './page.js';
 import { NAVIGATION, pageView } from './pages.js';
+import { ask, dialogsAbout } from './parts/dialog.js';
+import { openPalette } from './parts/palette.js';
+import { loadRich } from './parts/loader.js';
 import { oneLine } from './parts/text.js';
 import { failureView, standingView } from './parts/views.js';
 import { type Route, routeOf } from './router.js';
@@ -14,6 +17,8 @@ import { studio } from './studio.js';
 import type { WorkspaceChange } from './types.js';
 
 const NEEDS_SETTLE_MS = 300;
+/** Other workspaces are counted again after this time. */
+const OTHERS_MS = 15_000;
 
 /** Announcements for screen readers, by event type. */
 const SAID: Record<string, string> = {
@@ -32,6 +37,10 @@ class Studio extends LitElement {
   #said = '';
   #isReady = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** The workspace that is counted next; all if null. */
+  #counts: string | null = null;
+  /** The first key of a sequence such as G I. */
+  #first = '';
 
   protected override createRenderRoot(): HTMLElement {
     return this;
@@ -45,11 +54,12 @@ class Studio extends LitElement {
     session.onChange = () => void this.#sessionChanged();
     window.addEventListener('hashchange', () => this.#moved());
     window.addEventListener('keydown', (event) => this.#key(event));
-    window.addEventListener('gdn-needs', (event) => {
-      this.#needs = (event as CustomEvent<number>).detail;
-      this.requestUpdate();
-    });
-    document.addEventListener('visibilitychange', () => this.#countNeeds());
+    inbox.listen(() => this.#counted());
+    dialogsAbout(() => this.#about());
+    setInterval(() => {
+      if (inbox.isOld) this.#countNeeds(null);
+    }, OTHERS_MS);
+    document.addEventListener('visibilitychange', () => this.#countNeeds(studio.workspaceId));
     void session.start();
   }
 
@@ -68,7 +78,9 @@ class Studio extends LitElement {
       await studio.readWorkspaces();
       this.#failure = null;
       this.#isReady = true;
-      this.#countNeeds();
+      this.#countNeeds(null);
+      // Nothing that is shown first waits for them.
+      setTimeout(loadRich, 0);
     } catch (thrown) {
       this.#failure = asApiError(thrown);
       if (session.current !== null) setTimeout(() => void this.#readWorkspaces(), 2000);
@@ -83,20 +95,33 @@ class Studio extends LitElement {
     if (type === 'bundle.changed' && change?.event?.['what'] === 'waits') this.#say('A change of an agent’s configuration waits for a person.');
     const kinds = ['approval.', 'question.', 'call.', 'event.', 'proposal.', 'bundle.', 'task.', 'budget.', 'configuration.', 'workspace.'];
     const isWhole = change !== null && change.snapshot !== undefined;
-    if (isWhole || isEvent(change, ...kinds)) this.#countNeeds();
+    if (isWhole || isEvent(change, ...kinds)) this.#countNeeds(studio.workspaceId);
     this.requestUpdate();
   }
 
-  /** Counts what needs a person, unless its own page does so already. */
-  #countNeeds(): void {
-    if (this.#route.page === 'needs' || studio.workspaceId === null || document.hidden) return;
+  /** Counts what needs a person, unless its own page does so already. Nobody sees a hidden page, but it can notify. */
+  #countNeeds(workspaceId: string | null): void {
+    if (this.#route.page === 'needs' || studio.workspaceId === null || (document.hidden && notifications() !== 'on')) return;
+    // All is more than one.
+    this.#counts = this.#timer !== undefined && this.#counts === null ? null : workspaceId;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      void readNeeds().then((needs) => {
-        this.#needs = countOf(needs);
-        this.requestUpdate();
-      });
+      this.#timer = undefined;
+      void inbox.read(this.#counts);
     }, NEEDS_SETTLE_MS);
+  }
+
+  #counted(): void {
+    this.#needs = inbox.count;
+    document.title = document.title.replace(/^(\(\d+\) )?/, this.#needs === 0 ? '' : `(${this.#needs}) `);
+    this.requestUpdate();
+  }
+
+  /** The page and the workspace, for dialogs. */
+  #about(): string {
+    const { workspace } = studio;
+    const title = this.querySelector('h1')?.textContent?.trim() ?? '';
+    return oneLine([title, workspace?.package ?? workspace?.projectRoot ?? ''].filter((part) => part !== '').join(' · '));
   }
 
   #say(text: string): void {
@@ -115,12 +140,37 @@ class Studio extends LitElement {
   }
 
   #key(event: KeyboardEvent): void {
-    const isTyping = (event.target as HTMLElement).matches('input, textarea, select');
-    if (event.key !== '/' || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
-    const search = this.querySelector<HTMLElement>('main [data-search]');
-    if (search === null) return;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k' && session.current !== null) {
+      event.preventDefault();
+      openPalette(NAVIGATION);
+      return;
+    }
+    const isTyping = (event.target as HTMLElement).matches('input, textarea, select, dialog *');
+    if (isTyping || event.ctrlKey || event.altKey || event.metaKey || session.current === null) return;
+    const first = this.#first;
+    this.#first = event.key === 'g' ? 'g' : '';
+    const page = first === 'g' ? NAVIGATION.find(({ key }) => key === event.key) : undefined;
+    if (page !== undefined) location.hash = studio.href(page.page);
+    else if (event.key === '?') void this.#help();
+    else if (event.key !== '/' || !this.#focusSearch()) return;
     event.preventDefault();
-    search.focus();
+  }
+
+  #focusSearch(): boolean {
+    const search = this.querySelector<HTMLElement>('main [data-search]');
+    search?.focus();
+    return search !== null;
+  }
+
+  #help(): Promise<unknown> {
+    const row = (keys: string, what: string): TemplateResult => html`<div><dt><kbd>${keys}</kbd></dt><dd>${what}</dd></div>`;
+    return ask({
+      title: 'Keys',
+      confirm: 'Close',
+      body: html`<dl>${row('Ctrl-K', 'Command palette')}${row('/', 'Search field of the page')}${row('J, K', 'Next, previous item of the inbox')}
+        ${row('A, D', 'First, second button of the item: approve, deny')}${row('S, O', 'Show its patch, open it')}
+        ${NAVIGATION.map(({ key, title }) => (key === undefined ? nothing : row(`G ${key.toUpperCase()}`, title)))}</dl>`,
+    });
   }
 
   protected override render(): TemplateResult {
@@ -131,7 +181,9 @@ class Studio extends LitElement {
       <a class="skip" href="#main" @click=${(event: Event) => this.#skip(event)}>Skip to the page</a>
       <header class="top">
         <a class="brand" href=${studio.href('needs')}>goondan <b>Studio</b></a>
-        ${this.#workspaces()} ${this.#standing()}
+        ${this.#workspaces()}
+        <button type="button" class="find" aria-keyshortcuts="Control+K" @click=${() => openPalette(NAVIGATION)}>Search or run… <kbd>Ctrl K</kbd></button>
+        ${this.#standing()}
       </header>
       <div class="frame">
         <nav aria-label="Pages">
@@ -161,7 +213,8 @@ class Studio extends LitElement {
         <code class="command">gdn run</code></p>
         <p><button type="button" @click=${() => void this.#readWorkspaces()}>Refresh</button></p>`;
     }
-    return html`${keyed(`${studio.workspaceId} ${route.page} ${route.arg} ${route.query.get('q') ?? ''}`, pageView(route))}`;
+    const { q, item, a, b } = Object.fromEntries(route.query);
+    return html`${keyed(JSON.stringify([studio.workspaceId, route.page, route.arg, q, item, a, b]), pageView(route))}`;
   }
 
   #locked(): TemplateResult {

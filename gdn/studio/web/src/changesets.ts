@@ -4,7 +4,6 @@ import { html, type TemplateResult } from 'lit';
 import { call } from './api.js';
 import { ask, fieldText } from './parts/dialog.js';
 import { oneLine } from './parts/text.js';
-import { studio } from './studio.js';
 import type { WaitingChangeset } from './types.js';
 
 /** What was read of the changesets that wait. */
@@ -20,13 +19,13 @@ export interface WaitingChangesets {
 const PAGES_MAX = 10;
 
 /** The changesets of the workspace that wait for a person. */
-export async function readWaitingChangesets(): Promise<WaitingChangesets> {
+export async function readWaitingChangesets(workspaceId: string): Promise<WaitingChangesets> {
   const read: WaitingChangesets = { changesets: [], unreadable: [], more: false };
   let after: string | undefined;
   for (let page = 0; page < PAGES_MAX; page += 1) {
     const told = await call<{ changesets: WaitingChangeset[]; unreadable?: string[]; next?: string }>(
       'bundle.waiting',
-      studio.of(after === undefined ? {} : { after }),
+      after === undefined ? { workspaceId } : { workspaceId, after },
     );
     read.changesets.push(...told.changesets);
     read.unreadable.push(...(told.unreadable ?? []));
@@ -44,6 +43,7 @@ export async function decide(
   decision: Decision,
   instanceKey: string,
   changesetId: string,
+  workspaceId: string | null,
   act: (what: string, action: () => Promise<string>) => Promise<boolean>,
 ): Promise<void> {
   const label = decision === 'approve' ? 'Approve' : 'Reject';
@@ -53,14 +53,14 @@ export async function decide(
   if (answer === null) return;
   const reason = fieldText(answer, 'reason').trim();
   await act(label, async () => {
-    const params = studio.of({ instanceKey, changesetId, ...(reason === '' ? {} : { reason }) });
+    const params = { workspaceId, instanceKey, changesetId, ...(reason === '' ? {} : { reason }) };
     const done = await call<{ state: string; detail?: string }>(`bundle.${decision}`, params);
     return oneLine(`${changesetId} is ${done.state}${done.detail === undefined ? '.' : `: ${done.detail}`}`);
   });
 }
 
 /** The patch of a changeset; its end may be left out. */
-export async function patchOf(instanceKey: string, changesetId: string): Promise<string> {
-  const told = await call<{ diff: string }>('bundle.show', studio.of({ instanceKey, changesetId }));
+export async function patchOf(instanceKey: string, changesetId: string, workspaceId: string | null): Promise<string> {
+  const told = await call<{ diff: string }>('bundle.show', { workspaceId, instanceKey, changesetId });
   return told.diff;
 }

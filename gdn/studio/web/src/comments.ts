@@ -39,6 +39,7 @@ export interface PlacedComments {
 
 /** Places the comments in the patch of the proposal with this digest. */
 export function placed(files: DiffFile[], comments: ProposalComment[], digest: string): PlacedComments {
+  if (comments.length === 0) return { atLines: new Map(), atFiles: new Map(), others: [] };
   const lines = new Map<string, string>();
   const paths = new Set<string>();
   for (const { path, lines: all } of files) {

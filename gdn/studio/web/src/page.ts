@@ -2,6 +2,8 @@
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { ApiError, asApiError } from './api.js';
+import { inbox } from './inbox.js';
+import { onRich } from './parts/loader.js';
 import { failureView } from './parts/views.js';
 import type { Route } from './router.js';
 import { studio } from './studio.js';
@@ -22,6 +24,7 @@ export abstract class Page extends LitElement {
   protected outcome = '';
   protected isBusy = false;
   #stop: () => void = () => undefined;
+  #stopRich: () => void = () => undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #reading: Promise<void> | null = null;
   #again = false;
@@ -51,12 +54,14 @@ export abstract class Page extends LitElement {
       else this.requestUpdate();
     });
     document.addEventListener('visibilitychange', this.#seen);
+    this.#stopRich = onRich(() => this.requestUpdate());
     void this.reload();
   }
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
     this.#stop();
+    this.#stopRich();
     document.removeEventListener('visibilitychange', this.#seen);
     clearTimeout(this.#timer);
   }
@@ -125,7 +130,7 @@ export abstract class Page extends LitElement {
   }
 
   protected override render(): TemplateResult {
-    document.title = `${this.heading()} · goondan Studio`;
+    document.title = `${inbox.count === 0 ? '' : `(${inbox.count}) `}${this.heading()} · goondan Studio`;
     return html`
       <h1 tabindex="-1">${this.heading()}</h1>
       ${this.failure === null ? nothing : failureView(this.failure)}

@@ -11,6 +11,7 @@ import './pages/logs.js';
 import './pages/needs.js';
 import './pages/processes.js';
 import './pages/proposals.js';
+import './pages/search.js';
 import './pages/task.js';
 import './pages/tasks.js';
 import './pages/trace.js';
@@ -18,19 +19,20 @@ import './pages/usage.js';
 import type { Route } from './router.js';
 
 /** The pages in the order in which they are offered. */
-export const NAVIGATION: { page: string; title: string }[] = [
-  { page: 'needs', title: 'Needs a person' },
-  { page: 'conversations', title: 'Conversations' },
-  { page: 'processes', title: 'Processes' },
-  { page: 'trace', title: 'Trace' },
-  { page: 'tasks', title: 'Tasks' },
-  { page: 'proposals', title: 'Proposals' },
-  { page: 'usage', title: 'Usage' },
-  { page: 'logs', title: 'Logs' },
-  { page: 'audit', title: 'Audit' },
+export const NAVIGATION: { page: string; title: string; key?: string }[] = [
+  { page: 'needs', title: 'Needs a person', key: 'i' },
+  { page: 'conversations', title: 'Conversations', key: 'c' },
+  { page: 'processes', title: 'Processes', key: 'p' },
+  { page: 'trace', title: 'Traces', key: 't' },
+  { page: 'tasks', title: 'Tasks', key: 'k' },
+  { page: 'proposals', title: 'Proposals', key: 'r' },
+  { page: 'usage', title: 'Usage', key: 'u' },
+  { page: 'logs', title: 'Logs', key: 'l' },
+  { page: 'audit', title: 'Audit', key: 'y' },
   { page: 'configuration', title: 'Configuration' },
-  { page: 'bundles', title: 'Bundles' },
-  { page: 'agents', title: 'Agents' },
+  { page: 'bundles', title: 'Bundles', key: 'b' },
+  { page: 'agents', title: 'Agents', key: 'a' },
+  { page: 'search', title: 'Search', key: 's' },
 ];
 
 /** The page of a route. */
@@ -62,6 +64,8 @@ export function pageView(route: Route): TemplateResult {
       return html`<gdn-bundles .route=${route}></gdn-bundles>`;
     case 'agents':
       return html`<gdn-agents .route=${route}></gdn-agents>`;
+    case 'search':
+      return html`<gdn-search .route=${route}></gdn-search>`;
     default:
       return html`<h1 tabindex="-1">No such page</h1><p>Choose one of the pages.</p>`;
   }

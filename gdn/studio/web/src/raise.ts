@@ -6,20 +6,19 @@ import { budgetOf, MIB, MICRO } from './budgets.js';
 import { ask, fieldText } from './parts/dialog.js';
 import { count, dollars } from './parts/figures.js';
 import { oneLine } from './parts/text.js';
-import { studio } from './studio.js';
 import type { TaskDetail } from './types.js';
 
 /** Shows what a task may take, asks what it may take from now on, and says so. Tells in words what came of it. */
-export async function raiseBudget(taskId: string): Promise<string> {
-  const detail = await call<TaskDetail>('task.show', studio.of({ taskId }));
+export async function raiseBudget(taskId: string, workspaceId: string | null): Promise<string> {
+  const detail = await call<TaskDetail>('task.show', { workspaceId, taskId });
   const { info, budget = {} } = detail;
   const answer = await ask({ title: `Budget of ${oneLine(info.title)}`, body: budgetForm(detail), confirm: 'Set the budget' });
   if (answer === null) return 'Nothing was changed.';
   const typed = budgetOf(fieldText(answer, 'tokens'), fieldText(answer, 'usd'), fieldText(answer, 'disk'));
   if (JSON.stringify(typed) === JSON.stringify(budget)) return 'The budget is unchanged.';
-  await call('task.budget', studio.of({ taskId, budget: typed }));
+  await call('task.budget', { workspaceId, taskId, budget: typed });
   if (info.blockedBy !== 'quota') return `${oneLine(taskId)} has a new budget.`;
-  await call('task.resume', studio.of({ taskId }));
+  await call('task.resume', { workspaceId, taskId });
   return `${oneLine(taskId)} has a new budget, and resumes.`;
 }
 

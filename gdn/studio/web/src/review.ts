@@ -26,17 +26,20 @@ export async function readProposal(at: Sandbox, before: Reviewed | null, changed
   const proposal = await call<Proposal>('proposal.show', studio.of({ sandbox }));
   const { digest, comments = [], state } = proposal;
   const isKnown = before !== null && before.diff !== '' && before.proposal.digest === digest;
-  const diff = isKnown ? before.diff : await readDiff(sandbox);
+  const diff = isKnown ? before.diff : await readPatch(sandbox, studio.workspaceId);
   return { proposal, diff, commented: { sandbox, digest, comments, isOpen: state === 'open', changed } };
 }
 
-async function readDiff(sandbox: Sandbox): Promise<string> {
+/** The patch of a proposal; its end is left out if it is too long. */
+export async function readPatch({ runId, agentId }: Sandbox, workspaceId: string | null): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   let offset: number | undefined = 0;
   while (offset !== undefined && offset < DIFF_BYTES_MAX) {
-    const part: { data: string; next?: number } = await call('proposal.diff', studio.of({ sandbox, offset }));
-    const bytes = Uint8Array.from(atob(part.data), (c) => c.charCodeAt(0));
+    const part: { data: string; next?: number } = await call('proposal.diff', { workspaceId, sandbox: { runId, agentId }, offset });
+    const binary = atob(part.data);
+    const bytes = new Uint8Array(binary.length);
+    for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
     text += decoder.decode(bytes, { stream: true });
     offset = part.next;
   }

@@ -7,6 +7,9 @@ export interface Session {
   write: boolean;
   goondan: string;
   stateRoot: string;
+  /** Where the command was called that started Studio. */
+  projectRoot?: string | null;
+  workspaceId?: string | null;
 }
 
 /** Why there is no session, in words, with what to do. */
@@ -81,7 +84,7 @@ export class SessionKeeper {
 
   async #login(ticket: string): Promise<void> {
     try {
-      const response = await fetch('/api/login', {
+      const response = await fetch('api/login', {
         method: 'POST',
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ ticket }),

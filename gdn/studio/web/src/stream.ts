@@ -136,7 +136,7 @@ export class Feed<State, Notice> {
     let timer = this.#timer();
     let isLive = false;
     try {
-      const response = await post('/api/stream', { method: this.#method, params }, this.#attempt.signal);
+      const response = await post('api/stream', { method: this.#method, params }, this.#attempt.signal);
       if (!response.ok || response.body === null) {
         const body = (await response.json().catch(() => ({}))) as { error?: WireError };
         throw errorOf(body.error, response.status);

@@ -37,8 +37,15 @@ class Studio {
   async readWorkspaces(): Promise<void> {
     this.workspaces = await readWorkspaces();
     const ids = this.workspaces.map((one) => one.workspaceId);
-    const asked = routeOf(location.hash).query.get('w') ?? sessionStorage.getItem(KEPT);
+    const asked = routeOf(location.hash).query.get('w') ?? sessionStorage.getItem(KEPT) ?? this.#ofCaller();
     this.select(asked !== null && (ids.includes(asked) || ids.length === 0) ? asked : (ids[0] ?? null));
+  }
+
+  /** The workspace in whose project Studio was started. */
+  #ofCaller(): string | null {
+    const { workspaceId, projectRoot } = session.current ?? {};
+    const found = this.workspaces.find((one) => one.workspaceId === workspaceId || one.projectRoot === projectRoot);
+    return found?.workspaceId ?? null;
   }
 
   /** Reads again which workspaces there are; those of before stay if it cannot be read. */

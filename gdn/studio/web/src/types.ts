@@ -186,6 +186,7 @@ export interface Approval {
   approvalId: string;
   instanceKey: string;
   agentName: string;
+  toolCallId?: string;
   toolName: string;
   summary: string;
   askedAt: Time;

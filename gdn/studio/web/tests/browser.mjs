@@ -3,8 +3,9 @@ import { spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { message } from './fake-data.mjs';
+import { laterApproval, largeProposal, manyItems, message } from './fake-data.mjs';
 import { startFake } from './fake.mjs';
+import { startProxy } from './proxy.mjs';
 
 /** How many pieces a reply comes in. */
 const PIECES = 400;
@@ -59,14 +60,24 @@ const DRIVERS = {
     await restart(daemon);
     return 'go';
   },
+  inbox: async ({ daemon }) => {
+    daemon.approvals.push(laterApproval());
+    daemon.tell({ type: 'approval.asked', instanceKey: 'main', approvalId: 'a-33333333', toolName: 'shell__run' });
+    return 'go';
+  },
   tabs: async (fake) => {
     fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
     return 'go';
   },
 };
 
-async function run(name) {
-  const fake = await startFake({ write: name !== 'readonly' });
+async function run(name, behind, port) {
+  const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
+  if (name === 'inbox') fake.daemon.addWorkspace();
+  if (name === 'large') {
+    fake.daemon.proposals.push(largeProposal());
+    fake.daemon.taskItems = manyItems();
+  }
   const extra = '#/conversation/main #/tasks/fix-the-login #/tasks/broken #/tasks/fix #/proposals/fix%2Fcoder #/proposals/r1%2Fcoder #/conversation/no-such-one';
   const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra, STUDIO_TASK: 'fix-the-login' };
   const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
@@ -88,12 +99,27 @@ async function run(name) {
   return code === 0;
 }
 
+/** Runs suites through nginx with TLS and a base path, configured as the documentation shows. */
+async function runBehindProxy() {
+  const proxy = await startProxy();
+  if (proxy === null) {
+    console.log('  left out: there is no nginx or no openssl');
+    return true;
+  }
+  try {
+    for (const name of ['approve', 'live']) if (!(await run(name, proxy.address, proxy.studioPort))) return false;
+    return true;
+  } finally {
+    proxy.stop();
+  }
+}
+
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task', 'review'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task', 'review', 'inbox', 'large', 'reads', 'proxy'];
 const failed = [];
 for (const name of names) {
   console.log(name);
-  if (!(await run(name))) failed.push(name);
+  if (!(await (name === 'proxy' ? runBehindProxy() : run(name)))) failed.push(name);
 }
 if (failed.length > 0) console.error(`failed: ${failed.join(', ')}`);
 process.exitCode = failed.length > 0 ? 1 : 0;

@@ -16,7 +16,7 @@ const returns = (id, toolName, value) => [{ type: 'tool-result', toolCallId: id,
 
 const main = [
   message('t:u', 'user', 'How many copies of Dune were sold, and what did they earn?', 0),
-  message('t.1:a', 'assistant', [{ type: 'text', text: 'The orders are there; I add them up.' }, calls('c1', 'bash__exec', { command: "awk -F, '/Dune/ { copies += $4 } END { print copies }' orders.csv" })], 900),
+  message('t.1:a', 'assistant', [{ type: 'text', text: 'The orders are there; I add them up.' }, calls('c1', 'bash__exec', { command: "awk -F, '/Dune/ { copies += $4 } END { print copies }' orders.csv" })], 900, { type: 'assistant', stepId: 't.1' }),
   message('t.1:r', 'tool', returns('c1', 'bash__exec', 'exit code: 0\nstdout:\n25\n'), 1100),
   message('t.2:a', 'assistant', '25 copies of Dune were sold, and they earned 244.70 euros.', 2300),
 ];
@@ -56,8 +56,8 @@ function trace() {
 export function asInTheDocs(daemon) {
   const [release, mail] = daemon.approvals;
   daemon.approvals = [
-    { ...release, summary: '{"command":"git push origin main"}', askedAt: at(120_000) },
-    { ...mail, summary: '{"to":"ada@example.org","subject":"Your order"}', askedAt: at(200_000), mayHaveBegun: false },
+    { ...release, toolCallId: 'c9', summary: '{"command":"git push origin main"}', askedAt: at(120_000) },
+    { ...mail, toolCallId: 'c8', instanceKey: 'chat-00005', summary: '{"to":"ada@example.org","subject":"Your order"}', askedAt: at(200_000), mayHaveBegun: false },
   ];
   daemon.inputs = { [release.approvalId]: { command: 'git push origin main' }, [mail.approvalId]: { to: 'ada@example.org', subject: 'Your order' } };
   daemon.questions = daemon.questions.map((one) => ({ ...one, message: 'Which size shall it be?' }));
@@ -77,5 +77,7 @@ export function asInTheDocs(daemon) {
     'proposal.diff': { data: Buffer.from(DIFF).toString('base64'), total: DIFF.length },
   };
   const others = daemon.call.bind(daemon);
-  daemon.call = (method, params) => (method in answers ? { result: answers[method] } : others(method, params));
+  // The turn of the list is another trace, for the comparison.
+  const isOther = (method, params) => method === 'trace.page' && params.of === 'a'.repeat(32);
+  daemon.call = (method, params) => (method in answers && !isOther(method, params) ? { result: answers[method] } : others(method, params));
 }

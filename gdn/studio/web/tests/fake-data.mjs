@@ -90,6 +90,11 @@ const approval = {
   workspaceId: WORKSPACE, approvalId: 'a-7f3a9c21', instanceKey: 'main', agentName: 'clerk', turnId: 't', stepId: 't.1',
   toolCallId: 'c1', toolName: 'bash__exec', summary: '{"command":"make release"}', askedAt: at(0),
 };
+export const OTHER = 'srv_shop__goondan_shop';
+export const otherWorkspace = () => ({ workspaceId: OTHER, projectRoot: '/srv/shop', package: '@goondan/shop', entryAgent: 'seller', agents: ['seller'], connections: [], runningAgents: 1, pendingEvents: 0 });
+export const otherApprovals = () => [{ ...approval, workspaceId: OTHER, approvalId: 'a-22222222', agentName: 'seller', toolName: 'database__run', summary: '{"query":"DELETE FROM carts"}', askedAt: at(1000) }];
+/** Another call of the first workspace. */
+export const laterApproval = () => ({ ...approval, approvalId: 'a-33333333', toolName: 'shell__run', askedAt: at(2000) });
 const question = {
   workspaceId: WORKSPACE, questionId: 'q-7f3a9c21', source: { kind: 'mcp', connection: 'shop', tool: 'order' }, instanceKey: 'main',
   agentName: 'clerk', turnId: 't', toolCallId: 'c1', message: 'Which size shall it be?\n<b>now</b>', askedAt: at(0), expiresAt: at(600_000),
@@ -118,6 +123,8 @@ export const TASK_DIFF =
   `${GIT('icon.png')}GIT binary patch\nliteral 3\nKcmZQ$00962\n\nliteral 0\nHcmV?d00001\n\n`;
 /** The same after the comments were addressed. */
 export const REWORKED_DIFF = `${GIT('src/b.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/b.rs\n@@ -0,0 +1 @@\n+fn b() {}\n`;
+/** 20,000 added lines of a program. */
+export const largeDiff = () => `--- a/src/large.rs\n+++ b/src/large.rs\n@@ -0,0 +1,20000 @@\n${Array.from({ length: 20_000 }, (_, n) => `+    let value_${n} = compute("line ${n}", ${n}); // note\n`).join('')}`;
 const proposal = {
   runId: 'r1', agentId: 'coder', state: 'open', createdAt: at(0), changedFiles: 1, digest: '60303ae2'.repeat(8), notes: 'by coder',
   directory: '/x', summary: '# What changed\n', files: [{ path: 'src/a.rs', status: 'modified', oldBytes: 10, newBytes: 14 }],
@@ -213,3 +220,7 @@ export const waits = () => ({
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
   proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(),
 });
+
+/** A proposal of 20,000 lines, and 50,000 things that the agent of a task reported. */
+export const largeProposal = () => ({ ...proposal, runId: 'large', digest: 'a'.repeat(64) });
+export const manyItems = () => Array.from({ length: 50_000 }, (_, n) => ({ at: at(n), run: 1, type: 'tool', id: `t${n}`, name: 'read', state: 'completed', input: `thing ${n}`, output: 'ok' }));

@@ -11,7 +11,7 @@ import * as data from './fake-data.mjs';
 const DIST = join(dirname(fileURLToPath(import.meta.url)), '../dist');
 const CSP =
   `default-src 'none'; script-src 'self'; style-src '${readFileSync(join(DIST, 'style.sha256'), 'utf8')}'; connect-src 'self'; ` +
-  "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
+  "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
 const refusal = (code, message, suggestion) => ({ error: { code, message, suggestion } });
@@ -61,11 +61,13 @@ export class FakeDaemon {
   }
   #taskPart(stream) {
     const { after } = stream;
-    const items = this.taskItems.slice(after ?? 0);
-    const next = this.taskItems.length;
-    const isOver = this.isTaskOver ? { isOver: true } : {};
+    // In parts, as the daemon sends them.
+    const items = this.taskItems.slice(after ?? 0, (after ?? 0) + 2000);
+    const next = (after ?? 0) + items.length;
+    const isOver = this.isTaskOver && next === this.taskItems.length ? { isOver: true } : {};
     stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: true, ...isOver } });
     stream.after = next;
+    if (next < this.taskItems.length) return this.#taskPart(stream);
     if (this.isTaskOver) stream.finish();
   }
   log(text) {
@@ -110,13 +112,31 @@ export class FakeDaemon {
       for (let n = 0; n < 200; n += 1) stream.write({ notice: 'logs.line', params: { line: data.logLine(n, n === 7 ? data.HOSTILE[2] : undefined) } });
     }
   }
+  /** A second workspace, in which one call waits. */
+  addWorkspace() {
+    this.otherApprovals = data.otherApprovals();
+  }
   call(method, params) {
+    if (this.otherApprovals !== undefined && (params.workspaceId === data.OTHER || method === 'workspace.list')) return ofOther(this, method, params);
     const handler = CALLS[method];
     return handler === undefined ? refusal('invalidRequest', `There is no method ${method}.`, 'ask for another') : handler(this, params);
   }
 }
 
 const ok = (result) => ({ result });
+
+/** What the second workspace answers: one call waits, and nothing else is there. */
+function ofOther(of, method, params) {
+  const workspaces = [data.workspace(), data.otherWorkspace()];
+  if (method === 'workspace.list') return ok({ workspaces: workspaces.filter((one) => (params.workspaceId ?? one.workspaceId) === one.workspaceId) });
+  if (method === 'approval.list') return ok({ approvals: of.otherApprovals });
+  if (method === 'approval.show') return ok({ approval: of.otherApprovals[0], input: { query: 'DELETE FROM carts' } });
+  if (method === 'approval.decide') {
+    const [approval] = of.otherApprovals.splice(0);
+    return ok({ approvalId: approval.approvalId, decision: params.decision, instanceKey: 'main', toolName: approval.toolName });
+  }
+  return ok({ approvals: [], questions: [], calls: [], events: [], proposals: [], changesets: [], tasks: [], budgets: [], rows: [], instances: [], total: 0 });
+}
 
 function page(of, { instanceKey, before, limit = 50 }) {
   const all = of.histories.get(instanceKey) ?? [];
@@ -374,9 +394,12 @@ const CALLS = {
   'proposal.list': (of) => ok({ proposals: of.proposals }),
   'proposal.show': (of, params) => ok(structuredClone(proposalOf(of, params))),
   'proposal.diff': (of, params) => {
+    const { offset = 0 } = params;
     const { runId, digest } = proposalOf(of, params);
-    const diff = runId !== 'fix' ? data.DIFF : digest.startsWith('1') ? data.TASK_DIFF : data.REWORKED_DIFF;
-    return ok({ data: Buffer.from(diff).toString('base64'), total: diff.length });
+    const diff = runId === 'large' ? data.largeDiff() : runId !== 'fix' ? data.DIFF : digest.startsWith('1') ? data.TASK_DIFF : data.REWORKED_DIFF;
+    const end = offset + 512 * 1024;
+    const next = end < diff.length ? { next: end } : {};
+    return ok({ data: Buffer.from(diff.slice(offset, end)).toString('base64'), total: diff.length, ...next });
   },
   'proposal.check': (of, params) => ok({ proposal: proposalOf(of, params), canApply: true, refusals: [], base: {} }),
   'proposal.comment': comment,
@@ -451,7 +474,7 @@ function openStream(daemon, response, { method, params }) {
 }
 
 /** Starts the server. Each call of `ticket()` gives an address with a ticket of its own. */
-export async function startFake({ write = true, port = 0 } = {}) {
+export async function startFake({ write = true, port = 0, behind } = {}) {
   const daemon = new FakeDaemon();
   const tickets = new Set();
   const tokens = new Set();
@@ -462,6 +485,11 @@ export async function startFake({ write = true, port = 0 } = {}) {
   };
   async function serve(request, response) {
     const path = request.url.split('?')[0];
+    const { host, origin } = request.headers;
+    // As Studio checks them, with `--url`.
+    if (behind !== undefined && (host !== new URL(behind).host || (request.method !== 'GET' && origin !== new URL(behind).origin))) {
+      return answer(response, 403, refusal('forbidden', `the host is ${host}, and the origin ${origin}`));
+    }
     if (request.method === 'GET') return file(path, response);
     const body = await bodyOf(request);
     if (path === '/api/login') {
@@ -487,7 +515,7 @@ export async function startFake({ write = true, port = 0 } = {}) {
   const ticket = () => {
     const fresh = randomBytes(16).toString('hex');
     tickets.add(fresh);
-    return `${origin}/#t=${fresh}`;
+    return `${behind ?? `${origin}/`}#t=${fresh}`;
   };
   const close = () => {
     daemon.kill();

@@ -62,8 +62,35 @@ fn of_idle_swarm(connection: &ConnectionSpec, swarm: &Reference) -> Problem {
         "Connection `{}` does not start, because its Swarm `{}` does not run",
         connection.name, swarm.name
     );
-    Problem::note(codes::OLDER_FORM, swarm.place, message)
+    Problem::note(codes::IDLE_SWARM, swarm.place, message)
         .help("refer to the Swarm that runs, or remove the Connection")
+}
+
+/// Note of a Connection that routes to an agent of a Swarm that does not run. `None` if it has its
+/// own Swarm, or routes only to agents of the Swarm that runs.
+fn of_idle_agent(
+    connection: &ConnectionSpec,
+    membership: &Membership,
+    resources: &Resources,
+) -> Option<Problem> {
+    if connection.swarm.is_some() || resources.swarms.len() < 2 {
+        return None;
+    }
+    let mut agents = connection
+        .rules
+        .iter()
+        .filter_map(|rule| rule.agent.as_ref());
+    let is_of_other = |agent: &&Reference| {
+        let mut known = resources.agents.iter();
+        membership.excludes(&agent.name) && known.any(|it| it.value.name.as_str() == agent.name)
+    };
+    let agent = agents.find(is_of_other)?;
+    let message = format!(
+        "Connection `{}` does not start, because its agent `{}` is not in the Swarm that runs",
+        connection.name, agent.name
+    );
+    let problem = Problem::note(codes::IDLE_SWARM, agent.place, message);
+    Some(problem.help("set `swarmRef`, or add the agent to the Swarm that runs"))
 }
 
 /// False for a Connection of 0.0.3 whose environment variables are not set, which was reported.
@@ -119,13 +146,29 @@ fn resolve_connection(
     let connection = &written.value;
     if let Some(swarm) = &connection.swarm {
         resources.names.check(swarm, report)?;
-        if !resources.contract.is_own() && !membership.runs(&swarm.name) {
-            if let Some(connector) = &connection.connector {
-                resources.names.check(connector, report)?;
-            }
-            report.add(of_idle_swarm(connection, swarm));
-            return None;
+    }
+    let idle = match &connection.swarm {
+        Some(swarm) => {
+            let mut readable = resources.swarms.iter();
+            let is_idle = !membership.runs(&swarm.name)
+                && readable.any(|it| it.value.name.as_str() == swarm.name);
+            is_idle.then(|| of_idle_swarm(connection, swarm))
         }
+        None => of_idle_agent(connection, membership, resources),
+    };
+    if let Some(idle) = idle {
+        if let Some(connector) = &connection.connector {
+            resources.names.check(connector, report)?;
+        }
+        for agent in connection
+            .rules
+            .iter()
+            .filter_map(|rule| rule.agent.as_ref())
+        {
+            resources.names.check(agent, report)?;
+        }
+        report.add(idle);
+        return None;
     }
     let mut events = Events::new();
     let program: Option<Program> = connection.connector.as_ref().and_then(|reference| {

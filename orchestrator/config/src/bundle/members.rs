@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::definition::SwarmView;
-use goondan_protocol::ids::AgentName;
+use goondan_protocol::ids::{AgentName, ResourceName};
 
 use super::older_connections::OlderConnections;
 use crate::codes;
@@ -12,7 +12,7 @@ use crate::kind::ResourceKind;
 use crate::kinds::Resources;
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::reference::Reference;
-use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::report::{Problem, ProblemReport};
 
 /// The swarm's members, or all agents of a project without a Swarm.
 pub(super) struct Membership {
@@ -24,56 +24,81 @@ pub(super) struct Membership {
     pub(super) policy: Policy,
 }
 
-/// The project's Swarm; reports every additional one. A project of 0.0.3 may have several: the first
-/// one runs.
-pub(super) fn only_swarm<'r>(
+/// The Swarm that runs: the named one, or the project's first. Each other one is listed in a note.
+pub(super) fn running_swarm<'r>(
     resources: &'r Resources,
     report: &mut ProblemReport,
 ) -> Option<&'r LocatedValue<SwarmSpec>> {
-    let (first, further) = resources.swarms.split_first()?;
-    if !resources.contract.is_own() {
-        for swarm in further {
-            note_idle(&swarm.value, first, swarm.place, resources, report);
+    let swarms = resources.swarms.as_slice();
+    let named = resources.swarm_to_run.as_ref();
+    let running = match named {
+        None => swarms.first(),
+        Some(name) => {
+            let found = swarms.iter().find(|swarm| swarm.value.name == *name);
+            if found.is_none() {
+                report_unknown(name, resources, report);
+            }
+            found.or(swarms.first())
         }
-        return Some(first);
+    }?;
+    for swarm in swarms {
+        if swarm.value.name != running.value.name {
+            note_idle(swarm, running, resources, report);
+        }
     }
-    for swarm in further {
-        let first = report.locate(first.place);
-        report.add(
-            Problem::new(
-                codes::UNSUPPORTED,
-                swarm.place,
-                format!(
-                    "Swarm `{}` is a second Swarm; a project can have only one; first at {first}",
-                    swarm.value.name
-                ),
-            )
-            .help("merge the two, or split the project"),
-        );
+    Some(running)
+}
+
+/// Reports that the Swarm to run does not exist.
+fn report_unknown(name: &ResourceName, resources: &Resources, report: &mut ProblemReport) {
+    let swarms = resources.swarms.as_slice();
+    let written = resources.counts.get(&ResourceKind::SWARM);
+    // An unreadable Swarm may be the named one.
+    if written.is_some_and(|count| *count > swarms.len()) {
+        return;
     }
-    Some(first)
+    let first = swarms.first().map(|swarm| swarm.place);
+    let Some(place) = first.or(resources.start) else {
+        return;
+    };
+    let names: Vec<String> = swarms
+        .iter()
+        .map(|swarm| format!("`{}`", swarm.value.name))
+        .collect();
+    let (has, help) = match names.as_slice() {
+        [] => (
+            "no Swarm".to_owned(),
+            "run it without `--swarm`; after an earlier `--swarm`, with `gdn run --first-swarm`",
+        ),
+        names => (
+            names.join(", "),
+            "pass one of these names with `--swarm`, or run the first one with `gdn run --first-swarm`",
+        ),
+    };
+    let message = format!("the Swarm `{name}` to run does not exist; the project has {has}");
+    report.add(Problem::new(codes::UNKNOWN_REFERENCE, place, message).help(help));
 }
 
 /// Reports a Swarm that does not run, as a note. Its references count as uses.
 fn note_idle(
-    swarm: &SwarmSpec,
-    first: &LocatedValue<SwarmSpec>,
-    place: SourceLocation,
+    swarm: &LocatedValue<SwarmSpec>,
+    running: &LocatedValue<SwarmSpec>,
     resources: &Resources,
     report: &mut ProblemReport,
 ) {
     let mut unheeded = ProblemReport::default();
-    let agents = swarm.agents.iter().flatten();
-    for reference in agents.chain(&swarm.entry_agent) {
+    let agents = swarm.value.agents.iter().flatten();
+    for reference in agents.chain(&swarm.value.entry_agent) {
         resources.names.check(reference, &mut unheeded);
     }
+    let name = &swarm.value.name;
     let message = format!(
-        "Swarm `{}` does not run, because the project's first Swarm is `{}`",
-        swarm.name, first.value.name
+        "Swarm `{name}` does not run, because Swarm `{}` runs",
+        running.value.name
     );
     report.add(
-        Problem::note(codes::OLDER_FORM, place, message)
-            .help("to run it, move its document before the other, or into a project of its own"),
+        Problem::note(codes::IDLE_SWARM, swarm.place, message)
+            .help(format!("to run it: `gdn run --swarm {name}`")),
     );
 }
 
@@ -150,6 +175,11 @@ impl Membership {
     /// False for a Swarm that does not run.
     pub(super) fn runs(&self, swarm: &str) -> bool {
         self.swarm.as_deref() == Some(swarm)
+    }
+
+    /// True for an agent of another Swarm only.
+    pub(super) fn excludes(&self, agent: &str) -> bool {
+        self.complete && !self.members.contains(agent)
     }
 
     /// True if all members are known, so that any other name is not a member.

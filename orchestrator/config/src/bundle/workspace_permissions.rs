@@ -1,5 +1,5 @@
-//! Permissions that a person gives a workspace, for projects of the older contract (`SEC-3`,
-//! `COMPAT-2`).
+//! Permissions that a person gives a workspace (`SEC-3`): for projects of the older contract
+//! (`COMPAT-2`), and for servers that are downloaded when they start (`PROV-1`).
 //!
 //! A configuration only requests them. A person's decision covers what the person was shown, so
 //! that no file which appears later, for example because an agent wrote it, widens it.
@@ -12,8 +12,10 @@ use goondan_protocol::control::{PermissionDecision, WorkspacePermission};
 use goondan_protocol::definition::{AgentDefinition, ProjectWork, ToolDefinition, ToolSource};
 use goondan_protocol::ids::{AgentName, ConnectionName};
 use goondan_protocol::limits::MAX_PERMISSION_COVERS;
+use goondan_protocol::package_runner::{PackageCommand, PackageRegistry};
 use goondan_protocol::sandbox::{Level, Network};
 use goondan_protocol::settings::FILE_SYSTEM;
+use serde_json::Value;
 
 use crate::ConnectionDefinition;
 use crate::codes;
@@ -24,7 +26,8 @@ use crate::report::{Problem, ProblemReport, SourceLocation};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRequest {
     pub permission: WorkspacePermission,
-    /// Files of the configuration, relative to the Project Root, or names of connections.
+    /// Files of the configuration, relative to the Project Root, names of connections, or commands
+    /// of servers.
     pub covers: BTreeSet<String>,
     /// The part of `covers` that no earlier decision allowed.
     pub added: BTreeSet<String>,
@@ -62,13 +65,14 @@ pub(super) fn grant(
         &mut BTreeMap<AgentName, AgentDefinition>,
         &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     ),
-    contract: BaseContract,
+    (project_root, contract): (&Path, BaseContract),
     (context, start): (&PermissionContext, Option<SourceLocation>),
     report: &mut ProblemReport,
 ) -> Vec<PermissionRequest> {
     let network = grant_network(connections, contract, context);
+    let packages = grant_packages(connections, project_root, context);
     let project = grant_project(agents, (context, start), report);
-    project.into_iter().chain(network).collect()
+    project.into_iter().chain(network).chain(packages).collect()
 }
 
 fn grant_project(
@@ -179,17 +183,82 @@ fn grant_network(
     if users.is_empty() {
         return None;
     }
-    let covers: BTreeSet<String> = users.keys().cloned().collect();
-    let decision = context.decision(WorkspacePermission::Network);
+    let covers = users.keys().cloned().collect();
+    let request = decided_in_parts(WorkspacePermission::Network, covers, context);
+    let is_allowed = |name: &String| !request.added.contains(name);
+    for (_, connection) in users.into_iter().filter(|(name, _)| is_allowed(name)) {
+        connection.sandbox.network = Network::Any;
+    }
+    Some(request)
+}
+
+/// Lets servers that are downloaded when they start reach the registry of their packages. Another
+/// command needs another decision.
+fn grant_packages(
+    connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
+    project_root: &Path,
+    context: &PermissionContext,
+) -> Option<PermissionRequest> {
+    let users = connections.values_mut().filter_map(|connection| {
+        let (registry, cover) = wanted_packages(connection, project_root)?;
+        Some((cover, (registry, connection)))
+    });
+    let users: BTreeMap<String, _> = users.collect();
+    if users.is_empty() {
+        return None;
+    }
+    let covers = users.keys().cloned().collect();
+    let request = decided_in_parts(WorkspacePermission::Packages, covers, context);
+    let is_allowed = |cover: &String| !request.added.contains(cover);
+    for (_, (registry, connection)) in users.into_iter().filter(|(cover, _)| is_allowed(cover)) {
+        let mut hosts = match &connection.sandbox.network {
+            Network::Allow(hosts) => hosts.clone(),
+            Network::None | Network::Any => Vec::new(),
+        };
+        hosts.extend(registry.hosts());
+        connection.sandbox.network = Network::Allow(hosts);
+    }
+    Some(request)
+}
+
+/// The registry that the server of a connection lacks, and its command. Only separate namespaces
+/// can restrict programs to some hosts, so that at other levels a person sets the network.
+fn wanted_packages(
+    connection: &ConnectionDefinition,
+    project_root: &Path,
+) -> Option<(PackageRegistry, String)> {
+    let command = connection.server_command()?;
+    let package = PackageCommand::of(&command)?;
+    let registry = package.registry();
+    let lacks = match &connection.sandbox.network {
+        Network::None => true,
+        Network::Any => false,
+        Network::Allow(hosts) => !registry.is_within(hosts),
+    };
+    let env = connection.config.get("env").and_then(Value::as_object);
+    let variables = env.into_iter().flatten();
+    let variables: Vec<&str> = variables.map(|(name, _)| name.as_str()).collect();
+    let is_wanted = lacks
+        && connection.sandbox.require == Level::Full
+        && !package.names_other_registry(&variables)
+        && !package.is_installed_in(project_root, Path::exists);
+    is_wanted.then(|| (registry, package.cover(connection.name.as_str())))
+}
+
+/// A request whose parts are allowed independently: a decision holds for all that it covers, and
+/// what it does not cover needs another one.
+fn decided_in_parts(
+    permission: WorkspacePermission,
+    covers: BTreeSet<String>,
+    context: &PermissionContext,
+) -> PermissionRequest {
+    let decision = context.decision(permission);
     let is_decided = decision.is_some_and(|decision| covers.is_subset(&decision.covers));
     let allowed = decision.filter(|decision| decision.allowed);
     let is_new = |name: &&String| allowed.is_none_or(|allowed| !allowed.covers.contains(*name));
-    let added: BTreeSet<String> = covers.iter().filter(is_new).cloned().collect();
-    for (_, connection) in users.into_iter().filter(|(name, _)| !added.contains(name)) {
-        connection.sandbox.network = Network::Any;
-    }
-    Some(PermissionRequest {
-        permission: WorkspacePermission::Network,
+    let added = covers.iter().filter(is_new).cloned().collect();
+    PermissionRequest {
+        permission,
         covers,
         added,
         state: match (is_decided, allowed) {
@@ -197,7 +266,7 @@ fn grant_network(
             (true, Some(_)) => PermissionState::Allowed,
             (true, None) => PermissionState::Denied,
         },
-    })
+    }
 }
 
 /// True if the connector is a module of the project without a network. Modules of packages have only

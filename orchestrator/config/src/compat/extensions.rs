@@ -4,8 +4,8 @@ use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
 use crate::edit::{
-    at, at_mut, boolean, entries_mut, entry, items, list, mapping, number, put, rename, take, text,
-    text_at,
+    as_text, at, at_mut, boolean, entries_mut, entry, items, list, mapping, number, put, rename,
+    take, text, text_at,
 };
 use crate::place::SourceLocation;
 use crate::tree::{MappingEntry, YamlNode, YamlValue};
@@ -149,6 +149,19 @@ fn compaction(item: &mut YamlNode, config: &mut YamlNode, cx: &mut CompatConvers
 const CATALOG_INSTRUCTION: &str =
     "Send work to one of these agents. If in doubt which one, list them with `agents__catalog`.";
 
+/// The agents that the Swarm lists, if it lists any.
+fn members(cx: &CompatConversion<'_>) -> Option<Vec<String>> {
+    let listed = at(cx.swarm.as_ref()?, &["spec", "agents"])?;
+    let names = items(listed).iter().filter_map(|item| {
+        let reference = at(item, &["ref"]).unwrap_or(item);
+        match as_text(reference) {
+            Some(text) => Some(text.rsplit('/').next()?.to_owned()),
+            None => text_at(reference, &["name"]).map(str::to_owned),
+        }
+    });
+    Some(names.collect())
+}
+
 /// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false,
 /// includeInboundContext: false, includeCallContext: false, swarmCatalogInstruction: …}`. Every step
 /// includes the prompt anyway, unless it is not wanted; the rest becomes the text of the message.
@@ -159,19 +172,20 @@ fn context(config: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) ->
     }
     let mut lines = Vec::new();
     if truth_of(config, "includeSwarmCatalog", false) {
-        let agents = cx.resources.names("Agent");
+        let agents = members(cx).unwrap_or_else(|| cx.resources.names("Agent"));
         let others: Vec<&str> = agents
             .iter()
             .map(String::as_str)
             .filter(|it| *it != agent)
             .collect();
-        let swarm = cx.resources.names("Swarm").into_iter().next();
+        let swarm = cx.swarm.as_ref();
+        let swarm = swarm.and_then(|swarm| text_at(swarm, &["metadata", "name"]));
         let swarm = swarm.map_or_else(String::new, |name| format!(" of the swarm `{name}`"));
         lines.push(format!("You are the agent `{agent}`{swarm}."));
         if !others.is_empty() {
             lines.push(format!("Other agents: {}.", others.join(", ")));
         }
-        let instruction = at(config, &["swarmCatalogInstruction"]).and_then(crate::edit::as_text);
+        let instruction = at(config, &["swarmCatalogInstruction"]).and_then(as_text);
         let instruction = instruction.unwrap_or(CATALOG_INSTRUCTION);
         if !instruction.trim().is_empty() {
             lines.push(instruction.to_owned());
@@ -221,7 +235,7 @@ fn logging(config: &mut YamlNode, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     rename(config, "includeToolArgs", "content");
     if let Some(MappingEntry { node, .. }) = take(config, "level")
-        && crate::edit::as_text(&node) != Some("info")
+        && as_text(&node) != Some("info")
     {
         let what = "`level` of `logging` is ignored".to_owned();
         cx.note(
@@ -244,7 +258,7 @@ fn guard(config: &mut YamlNode) -> bool {
     set(config, "tools", list(place, tools));
     put(config, entry("anyOf", boolean(place, true)));
     if let Some(message) = take(config, "errorMessage")
-        && crate::edit::as_text(&message.node).is_some_and(|text| !text.trim().is_empty())
+        && as_text(&message.node).is_some_and(|text| !text.trim().is_empty())
     {
         put(config, entry("message", message.node));
     }

@@ -40,7 +40,7 @@ pub(super) fn connections(
             continue;
         };
         let spec = match *connector {
-            "http" => match http(trees, place) {
+            "http" => match http(cx.swarm.as_ref(), place) {
                 Ok(spec) => spec,
                 Err(problem) => {
                     cx.report.add(*problem);
@@ -117,10 +117,11 @@ fn user_of(trees: &Trees, added: &[YamlNode], tool: &str) -> Option<SourceLocati
 }
 
 /// The hosts that the Swarm's policy allows; all public hosts if the policy does not list any.
-fn http(trees: &Trees, place: SourceLocation) -> Result<Vec<MappingEntry>, Box<Problem>> {
-    let mut said = documents(trees, "Swarm")
-        .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
-    let network = said.next();
+fn http(
+    swarm: Option<&YamlNode>,
+    place: SourceLocation,
+) -> Result<Vec<MappingEntry>, Box<Problem>> {
+    let network = swarm.and_then(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
     let listed: Vec<&str> = network
         .and_then(|network| at(network, &["allow"]))
         .map_or(&[][..], items)
@@ -138,7 +139,7 @@ fn http(trees: &Trees, place: SourceLocation) -> Result<Vec<MappingEntry>, Box<P
     }
     let mut config = Vec::new();
     let hosts: Vec<YamlNode> = if listed.is_empty() {
-        vec![text(place, "*"), text(place, "http://*")]
+        vec![text(place, "*:*"), text(place, "http://*:*")]
     } else {
         let both = listed
             .iter()

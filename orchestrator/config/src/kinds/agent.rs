@@ -8,6 +8,7 @@ use goondan_protocol::working_directory::CwdMode;
 
 use super::cli_agent::{self, CliAgentSpec};
 use super::fallbacks::FallbackSpec;
+use super::inheritance::{INHERIT, INHERIT_FIELD, TEMPLATE, TEMPLATE_FIELD, check_inheritance};
 use super::notify::NotifySpec;
 use super::runtime::{CLI, RUNTIME_KIND};
 use super::{
@@ -47,10 +48,12 @@ static LLM_SPEC: Shape = Shape::of(
             FieldType::Text,
             "The agent's purpose, for people and for other agents that need help.",
         ),
-        Field::required(
+        INHERIT_FIELD,
+        TEMPLATE_FIELD,
+        Field::optional(
             "modelConfig",
             FieldType::Mapping(&MODEL_CONFIG),
-            "The model that answers.",
+            "The model that answers. Required, unless it is inherited.",
         ),
         Field::optional("prompt", FieldType::Mapping(&PROMPT), "The system prompt."),
         Field::optional(
@@ -77,7 +80,11 @@ static LLM_SPEC: Shape = Shape::of(
         sandbox::OF_AGENT,
         notify::OF_AGENT,
     ],
-);
+)
+.with(&[FieldConstraint::RequiredWithout(
+    "modelConfig",
+    &[INHERIT, TEMPLATE],
+)]);
 
 static MODEL_CONFIG: Shape = Shape::of(
     "ModelConfig",
@@ -219,6 +226,7 @@ fn read_llm(
     mut spec: Fields<'_>,
     cx: &mut Context<'_>,
 ) -> Option<AgentSpec> {
+    check_inheritance(&mut spec, cx);
     let description = spec.text("description", &mut cx.report);
     let description = description.map(|text| text.value.to_owned());
     let mut model = None;

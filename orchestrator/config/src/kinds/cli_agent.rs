@@ -15,6 +15,7 @@ use goondan_protocol::task::{
 };
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
+use super::inheritance::{INHERIT_FIELD, TEMPLATE_FIELD, check_inheritance};
 use super::notify::NotifySpec;
 use super::process_limits::BYTES_PER_MIB;
 use super::{Context, budgets, notify, process_limits, sandbox, value};
@@ -66,6 +67,8 @@ pub(crate) static SPEC: Shape = Shape::of(
             FieldType::Text,
             "The agent's purpose, for people and for agents that create tasks.",
         ),
+        INHERIT_FIELD,
+        TEMPLATE_FIELD,
         Field::required("runtime", FieldType::Mapping(&RUNTIME), "The program."),
         budgets::OF_AGENT,
         sandbox::OF_AGENT,
@@ -277,6 +280,7 @@ pub(crate) fn read(
     mut spec: Fields<'_>,
     cx: &mut Context<'_>,
 ) -> Option<CliAgentSpec> {
+    check_inheritance(&mut spec, cx);
     let description = spec.text("description", &mut cx.report);
     let description = description.map(|text| text.value.to_owned());
     let place = spec.place;

@@ -7,10 +7,10 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Definitions, describe, insert, or_nothing};
 use crate::frame::API_VERSION;
-use crate::kind::ResourceKind;
+use crate::kind::{LISTS, ResourceKind};
 use crate::kinds;
 use crate::shape::{FieldType, Shape};
-use crate::short_form::{LISTS, SHORT_FORM};
+use crate::short_form::SHORT_FORM;
 
 pub(super) fn document(definitions: &mut Definitions) -> Json {
     let mut schema = definitions.object(&SHORT_FORM);

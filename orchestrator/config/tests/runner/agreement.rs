@@ -193,10 +193,25 @@ fn corpus() -> Vec<Value> {
             }),
         ),
         document(
+            "Agent",
+            "third",
+            &json!({
+                "inherit": "Agent/pattern", "modelConfig": {"modelRef": "Model/by-file"},
+            }),
+        ),
+        document(
+            "Agent",
+            "pattern",
+            &json!({
+                "template": true,
+                "modelConfig": {"modelRef": "Model/by-file"}, "prompt": {"system": "s"},
+            }),
+        ),
+        document(
             "Swarm",
             "team",
             &json!({
-                "entryAgent": "Agent/helper", "agents": ["Agent/helper", {"ref": "Agent/second"}],
+                "entryAgent": "Agent/helper", "agents": ["Agent/helper", {"ref": "Agent/second"}, "Agent/third"],
                 "instanceKey": "k",
                 "policy": {
                     "maxStepsPerTurn": 3,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::Project;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
     include_str!("../../../../docs/connectors/telegram.md"),
@@ -13,6 +13,7 @@ const PAGES: [&str; 11] = [
     include_str!("../../../../docs/connectors/gitlab.md"),
     include_str!("../../../../docs/connectors/discord.md"),
     include_str!("../../../../docs/connectors/email.md"),
+    include_str!("../../../../docs/connectors/matrix.md"),
     include_str!("../../../../docs/connectors/otlp.md"),
     include_str!("../../../../docs/connectors/program.md"),
     include_str!("../../../../docs/connectors/relay.md"),
@@ -40,6 +41,7 @@ fn every_example_of_a_connectors_page_loads() {
                 "OTLP_AUTHORIZATION",
                 "RELAY_KEY",
                 "MAIL_PASSWORD",
+                "MATRIX_TOKEN",
             ] {
                 project = project.variable(variable, "s");
             }

@@ -92,6 +92,8 @@ fn every_limit_is_the_one_the_program_has() {
         (MAX_RESOURCE_DEPTH, "Levels of directories in `resources/`"),
         (MAX_YAML_DEPTH, "Levels of nesting"),
         (MAX_YAML_NODES, "Values in a file"),
+        (MAX_ANCESTORS, "Levels of `inherit`"),
+        (MAX_INHERITED_NODES, "Values of Agents with `inherit`"),
         (MAX_YAML_TEXT_BYTES, "Bytes of text in a file"),
         (MAX_YAML_DOCUMENTS, "Documents in a file"),
         (MAX_DIAGNOSTICS, "Problems shown"),
@@ -156,7 +158,7 @@ fn every_other_example_of_the_page_loads_too() {
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 6, "an example is not loaded");
+    assert_eq!(count, 7, "an example is not loaded");
 }
 
 #[test]

@@ -29,6 +29,10 @@ mod files;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod import;
+#[cfg(test)]
+mod inheritance;
+#[cfg(test)]
 mod machine;
 #[cfg(test)]
 mod migration;

@@ -338,7 +338,7 @@ fn compat_1_migration_appends_an_implicit_connection() {
     let expected = LISTS.1.replace("Tool/file-system", "Tool/http-fetch");
     let connection = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: http-fetch}\nspec:\n  \
                       connectorRef: {kind: Connector, name: http, package: \"@goondan/base\"}\n  config: {allow: \
-                      [\"*\", \"http://*\"]}\n";
+                      [\"*:*\", \"http://*:*\"]}\n";
     assert_eq!(migrated_case(&case), format!("{expected}{connection}"));
 }
 

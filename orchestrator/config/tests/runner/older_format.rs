@@ -212,7 +212,7 @@ fn compat_1_connections_keep_names_and_implicit_ones_are_listed() {
     let shown = settings
         .iter()
         .find(|it| it.resource == "Connection/http-fetch" && it.path == "config.allow[0]");
-    assert_eq!(shown.unwrap().value, SettingValue::Plain(json!("*")));
+    assert_eq!(shown.unwrap().value, SettingValue::Plain(json!("*:*")));
 }
 
 #[test]

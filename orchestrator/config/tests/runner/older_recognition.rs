@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use goondan_config::{ProjectCheck, Severity};
+use goondan_config::{Diagnostic, ProjectCheck, Severity};
 use goondan_protocol::base_package::BaseContract;
+use goondan_protocol::ids::ResourceName;
 
 use crate::support::{Project, SMALLEST};
 
@@ -377,9 +378,7 @@ fn compat_1_first_of_several_swarms_runs_and_others_are_listed() {
         let mut warnings = checked.warnings.iter();
         warnings.any(|it| it.severity == Severity::Note && it.message.contains(message))
     };
-    assert!(told(
-        "Swarm `night` does not run, because the project's first Swarm is `day`"
-    ));
+    assert!(told("Swarm `night` does not run, because Swarm `day` runs"));
     assert!(told("Connection `night-hook` does not start"));
     let mut warnings = checked.warnings.iter();
     assert!(
@@ -387,6 +386,86 @@ fn compat_1_first_of_several_swarms_runs_and_others_are_listed() {
         "{:?}",
         checked.warnings
     );
+}
+
+#[test]
+fn compat_1_named_swarm_runs_instead_of_the_first() {
+    let project = two_swarms();
+    let name = |name: &str| ResourceName::new(name).unwrap();
+    let night = name("night");
+    let loader = project.loader().with_swarm(Some(&night));
+    let loaded = loader.load(&project.root());
+    let bundle = loaded.bundle.unwrap();
+    assert_eq!(bundle.swarm, Some(night.clone()));
+    assert_eq!(bundle.idle_swarms, [name("day")]);
+    assert_eq!(bundle.entry_agent.as_ref().unwrap().as_str(), "night-clerk");
+    let connections: Vec<&str> = bundle.connections.keys().map(AsRef::as_ref).collect();
+    assert_eq!(connections, ["night-hook"]);
+    assert_eq!(bundle.conversation_key.as_ref().unwrap().as_str(), "night");
+    let is_note = |it: &Diagnostic| it.severity == Severity::Note;
+    assert!(loaded.warnings.iter().all(is_note), "{:?}", loaded.warnings);
+    // The same configuration is stored and loaded again with the same Swarm.
+    let kept = loaded.sources.kept().clone();
+    let again = loader.load_kept(&project.root(), &kept).bundle.unwrap();
+    assert_eq!(again.digest, bundle.digest);
+    assert_ne!(project.load().digest, bundle.digest);
+}
+
+#[test]
+fn compat_1_unknown_swarm_is_an_error_with_the_known_names() {
+    let noon = ResourceName::new("noon").unwrap();
+    let problem = |project: &Project| {
+        let loader = project.loader().with_swarm(Some(&noon));
+        let problems = loader.load(&project.root()).bundle.unwrap_err();
+        let [only] = problems.as_slice() else {
+            panic!("{problems}");
+        };
+        assert_eq!(only.code, "E_CONFIG_UNKNOWN_REFERENCE");
+        only.message.clone()
+    };
+    assert_eq!(
+        problem(&two_swarms()),
+        "the Swarm `noon` to run does not exist; the project has `day`, `night`"
+    );
+    assert_eq!(
+        problem(&Project::new(SMALLEST)),
+        "the Swarm `noon` to run does not exist; the project has no Swarm"
+    );
+}
+
+#[test]
+fn compat_1_current_format_may_have_several_swarms() {
+    let of = |name: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}-clerk}}\nspec: {{modelConfig: \
+             {{modelRef: Model/main}}}}\n---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: \
+             {name}}}\nspec: {{entryAgent: Agent/{name}-clerk, agents: [{{ref: Agent/{name}-clerk}}]}}\n---\n\
+             apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}-hook}}\nspec:\n  connectorRef: \
+             {{kind: Connector, name: webhook, package: \"@goondan/base\"}}\n  ingress: {{rules: [{{route: {{agentRef: \
+             Agent/{name}-clerk}}}}]}}\n"
+        )
+    };
+    let model = MODEL.trim_end_matches("---\n");
+    let project = Project::new(&format!("{model}{}{}", of("day"), of("night")));
+    let night = ResourceName::new("night").unwrap();
+    for (swarm, name) in [(None, "day"), (Some(&night), "night")] {
+        let loaded = project.loader().with_swarm(swarm).load(&project.root());
+        let bundle = loaded.bundle.unwrap();
+        let [agent] = bundle.agents.values().collect::<Vec<_>>()[..] else {
+            panic!("{:?}", bundle.agents);
+        };
+        assert_eq!(agent.name.as_str(), format!("{name}-clerk"));
+        assert!(agent.contract.is_own());
+        // A Connection without a Swarm belongs to the one with its agents.
+        let connections: Vec<&str> = bundle.connections.keys().map(AsRef::as_ref).collect();
+        assert_eq!(connections, [format!("{name}-hook")]);
+        assert!(
+            loaded
+                .warnings
+                .iter()
+                .all(|it| it.code == "N_CONFIG_IDLE_SWARM")
+        );
+    }
 }
 
 #[test]

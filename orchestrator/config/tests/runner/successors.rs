@@ -39,7 +39,7 @@ fn compat_1_projects_of_the_library_are_one_problem() {
         assert!(found.message.contains(fields), "{found}");
         let help = found.suggestion.unwrap();
         assert!(
-            help.contains("gdn init") && help.contains("kind: Agent"),
+            help.contains("gdn config import") && help.contains("kind: Agent"),
             "{help}"
         );
     }
@@ -72,5 +72,5 @@ fn compat_1_projects_of_the_typescript_harness_are_one_problem() {
 #[test]
 fn compat_1_a_forgotten_frame_is_not_taken_for_the_library() {
     let found = Project::new("agents: {main: {model: m, prompt: Hi}}\n").refused();
-    assert!(found.to_string().contains("no resource fields"), "{found}");
+    assert!(found.to_string().contains("no `apiVersion`"), "{found}");
 }

@@ -1,4 +1,5 @@
-//! Permissions that a person gives a project of the older contract (`COMPAT-2`, `SEC-3`).
+//! Permissions that a person gives a project of the older contract (`COMPAT-2`, `SEC-3`), or for
+//! servers that are downloaded (`PROV-1`).
 
 use std::path::PathBuf;
 
@@ -93,7 +94,7 @@ fn compat_2_nothing_is_granted_without_a_persons_decision() {
             true => (PermissionState::Undecided, 2),
             false => (PermissionState::Denied, 0),
         };
-        for permission in WorkspacePermission::ALL {
+        for permission in [WorkspacePermission::Project, WorkspacePermission::Network] {
             assert_eq!(state(&found, permission), Some(expected.0), "{permission}");
         }
         assert_eq!(config.undecided_permissions.len(), expected.1);
@@ -165,4 +166,87 @@ fn compat_2_projects_of_the_current_contract_request_nothing() {
     let modern = "apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: http}\nspec: {entry: connectors/http.py}\n";
     let project = Project::with(modern).file("connectors/http.py", "");
     assert_eq!(load(&project, &[]).permissions, []);
+}
+
+const SERVER: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: files}
+spec:
+  connectorRef: {kind: Connector, name: mcp, package: "@goondan/base"}
+  config: {command: [npx, -y, '@a/b', docs]}
+"#;
+
+fn network_of_server(found: &LoadResult) -> Network {
+    let connections = found.bundle.as_ref().unwrap().connections.values();
+    let mut servers = connections.filter(|it| it.name.as_str() == "files");
+    servers.next().unwrap().sandbox.network.clone()
+}
+
+fn reaching(hosts: &[&str]) -> Network {
+    Network::Allow(hosts.iter().map(|host| host.parse().unwrap()).collect())
+}
+
+#[test]
+fn prov_1_servers_reach_their_registry_once_a_person_allows_it() {
+    let project = Project::with(SERVER);
+    let undecided = load(&project, &[]);
+    let request = &undecided.permissions[0];
+    assert_eq!(request.permission, WorkspacePermission::Packages);
+    assert_eq!(request.state, PermissionState::Undecided);
+    let cover = request.covers.first().unwrap().clone();
+    assert!(cover.starts_with("files: npx -y @a/b #"), "{cover}");
+    assert_eq!(network_of_server(&undecided), Network::None);
+    let config = undecided.bundle.as_ref().unwrap();
+    assert_eq!(
+        config.undecided_permissions,
+        [WorkspacePermission::Packages]
+    );
+
+    let allowed = [decision("packages", true, &[&cover])];
+    let found = load(&project, &allowed);
+    assert_eq!(network_of_server(&found), reaching(&["registry.npmjs.org"]));
+    let config = found.bundle.as_ref().unwrap();
+    assert_eq!(config.undecided_permissions, []);
+    // The sandbox reaches it through the egress.
+    assert!(config.connections.values().any(|it| !it.egress.is_empty()));
+
+    let denied = load(&project, &[decision("packages", false, &[&cover])]);
+    assert_eq!(network_of_server(&denied), Network::None);
+    assert_eq!(denied.permissions[0].state, PermissionState::Denied);
+
+    // A changed argument is another command, which no person has seen.
+    let changed = load(&Project::with(&SERVER.replace("docs", "/")), &allowed);
+    assert_eq!(network_of_server(&changed), Network::None);
+    let request = &changed.permissions[0];
+    assert_eq!(request.state, PermissionState::Undecided);
+    assert_eq!(request.added, request.covers);
+}
+
+#[test]
+fn prov_1_only_servers_that_lack_their_registry_request_it() {
+    let with = |settings: &str| Project::with(&SERVER.replace("  config:", settings));
+    let listed = with("  sandbox: {network: {allow: [api.example.org]}}\n  config:");
+    let undecided = load(&listed, &[]);
+    assert_eq!(
+        network_of_server(&undecided),
+        reaching(&["api.example.org"])
+    );
+    let cover = undecided.permissions[0].covers.first().unwrap().clone();
+    let found = load(&listed, &[decision("packages", true, &[&cover])]);
+    let both = reaching(&["api.example.org", "registry.npmjs.org"]);
+    assert_eq!(network_of_server(&found), both);
+
+    let other = SERVER.replace("docs]", "docs], env: {npm_config_registry: 'https://h'}");
+    for project in [
+        with("  sandbox: {network: any}\n  config:"),
+        with("  sandbox: {network: {allow: [registry.npmjs.org]}}\n  config:"),
+        with("  sandbox: {require: landlock}\n  config:"),
+        with("  sandbox: {require: 'off'}\n  config:"),
+        Project::with(SERVER).file("node_modules/@a/b/package.json", "{}"),
+        Project::with(&SERVER.replace("npx", "node")),
+        Project::with(&other),
+    ] {
+        assert_eq!(load(&project, &[]).permissions, []);
+    }
 }

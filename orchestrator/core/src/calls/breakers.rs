@@ -12,6 +12,7 @@ use super::{CallState, Calls, OpenCall};
 use crate::LogEvent;
 use crate::fleet::Fleet;
 use crate::fleet::breaker::{Breaker, BreakerScope, OpenBreaker, Passage, is_outage};
+use crate::fleet::model_failures::FailureChange;
 use crate::limits::CALL_ATTEMPTS_MAX;
 
 /// True if the agent calls another model when this call fails so.
@@ -173,6 +174,26 @@ impl Calls {
         if let Some((scope, error)) = failed_probe {
             self.count_probe(fleet, id, scope, &error);
         }
+        self.note_lasting_failure(fleet, id, outcome);
+    }
+
+    /// Notes and logs failures of a model that only a person can end.
+    fn note_lasting_failure(&self, fleet: &mut Fleet, id: CallId, outcome: &CallOutcome) {
+        let Some(call) = self.open.get(&id) else {
+            return;
+        };
+        let (at, target) = (&call.at, &call.target);
+        let change = fleet.note_lasting_failure(&at.workspace_id, target, outcome);
+        let event = match (change, outcome) {
+            (Some(FailureChange::Begun), CallOutcome::Error(error)) => {
+                LogEvent::warn("calls to a model fail until a person acts")
+                    .with("error", error.message.as_str())
+            }
+            (Some(FailureChange::Ended), _) => LogEvent::info("model replies again"),
+            (Some(FailureChange::Begun), CallOutcome::Ok(_)) | (None, _) => return,
+        };
+        let event = event.of(at).with("target", target.to_string());
+        fleet.log(event.in_trace(call.trace));
     }
 
     /// Notes the outcome of a call in one breaker. Returns the error of a failed probe.

@@ -349,6 +349,7 @@ impl Fleet {
             project_root: workspace.record.project_root.clone(),
             package: workspace.record.package.clone(),
             env_files: workspace.record.env_files.clone(),
+            swarm: workspace.record.swarm.clone(),
             sources: sources.then(|| workspace.sources.clone()),
             policy: workspace
                 .bundle

@@ -1,5 +1,7 @@
 //! Connector processes: one for each connection, always running (`SUP-3`).
 
+use std::path::PathBuf;
+
 use goondan_config::ConnectionDefinition;
 use goondan_oauth::RedirectOutcome;
 use goondan_protocol::JsonObject;
@@ -21,6 +23,8 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::namespace::event_id_within;
 use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
+use goondan_protocol::package_runner::PackageCommand;
+use goondan_protocol::sandbox::{Level, Network};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::Value;
 
@@ -305,6 +309,8 @@ impl Fleet {
     ) -> Option<Assignment> {
         let project_root = self.workspaces.get(id)?.record.project_root.clone();
         let running = self.connector_mut(id, name)?.running.clone()?;
+        // Before tokens are filled in, because a renewed one does not change the command.
+        let package_cache = self.package_cache(id, &running.definition);
         let definition = tokens::connection_with(running.definition, &running.tokens);
         let program = definition.entry.map(|entry| ConnectorProgram {
             project_root: project_root.clone(),
@@ -317,12 +323,29 @@ impl Fleet {
             connector: definition.connector,
             program,
             project_root: Some(project_root),
+            package_cache,
             config: definition.config,
             secrets: definition.secrets,
             egress_socket: self.egress_socket(id, &caller, &definition.sandbox),
             egress: self.egress_doors(id, definition.egress),
             sandbox: definition.sandbox,
         })))
+    }
+
+    /// Directory for the packages that the server of a connection may download.
+    fn package_cache(
+        &self,
+        id: &WorkspaceId,
+        connection: &ConnectionDefinition,
+    ) -> Option<PathBuf> {
+        let sandbox = &connection.sandbox;
+        if sandbox.require == Level::Off || sandbox.network == Network::None {
+            return None;
+        }
+        let command = connection.server_command()?;
+        let digest = PackageCommand::of(&command)?.digest();
+        let layout = &self.facts.layout;
+        Some(layout.package_cache(id, &connection.name, &digest))
     }
 
     pub(super) fn connection_availability(

@@ -17,9 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_config::ProjectConfig;
 use goondan_protocol::agents::{REPLY_KIND, TurnInput};
+use goondan_protocol::control::SandboxRefusals;
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId};
+use goondan_protocol::sandbox::SandboxPolicy;
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::instance::{InstanceState, PendingReplyRecord};
 
@@ -80,6 +83,8 @@ pub(crate) struct Conversation {
     overlay: Overlay,
     /// Messages of its process that wait until an interrupted call is in the audit log.
     held_back: Option<BufferedReports>,
+    /// Accesses refused to its programs, with the policy that refused them.
+    refusals: Option<(SandboxPolicy, SandboxRefusals)>,
     wrong: BTreeSet<WrongStage>,
 }
 
@@ -114,6 +119,7 @@ impl Conversation {
             restarts: SelfRestarts::default(),
             overlay: Overlay::default(),
             held_back: None,
+            refusals: None,
             wrong: BTreeSet::new(),
         }
     }
@@ -264,6 +270,30 @@ impl Conversation {
     /// The agent's definition as its process was started.
     pub(super) fn definition(&self) -> Option<&AgentDefinition> {
         Some(&self.running.as_ref()?.definition)
+    }
+
+    /// Counts an access that the sandbox refused to its programs. Earlier ones are forgotten if its
+    /// permissions have changed since then.
+    pub(super) fn note_refusal(&mut self, refusal: &str, at: Timestamp) {
+        let Some(policy) = self.definition().map(|agent| agent.sandbox.clone()) else {
+            return;
+        };
+        let count = self.refusals().map_or(0, |refusals| refusals.count);
+        let refusals = SandboxRefusals {
+            count: count.saturating_add(1),
+            last: refusal.to_owned(),
+            at,
+        };
+        self.refusals = Some((policy, refusals));
+    }
+
+    /// Accesses that the sandbox refused to its programs with their current permissions.
+    pub(super) fn refusals(&self) -> Option<&SandboxRefusals> {
+        let (policy, refusals) = self.refusals.as_ref()?;
+        let is_current = self
+            .definition()
+            .is_some_and(|agent| agent.sandbox == *policy);
+        is_current.then_some(refusals)
     }
 
     /// Its process, if one runs or its exit is awaited.

@@ -330,8 +330,9 @@ impl Fleet {
         };
         match (error, reply) {
             (StoreError::KeyTaken { .. }, &EventOrigin::Client { token, .. }) => {
-                let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
-                    .suggest("choose another `--instance` key, or pass that agent with `--agent`");
+                let error = ControlError::new(ErrorCode::InstanceKeyTaken, text).suggest(
+                    "choose another `--conversation` key, or pass that agent with `--agent`",
+                );
                 self.respond_error(token, error);
             }
             (StoreError::KeyTaken { .. }, reply) => {

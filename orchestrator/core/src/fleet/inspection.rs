@@ -39,6 +39,7 @@ impl Fleet {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         let workspace = Workspace::new(record, Arc::new(Sources::default()), 0);

@@ -87,6 +87,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::EventPaused { .. }
         | Event::EventResumed { .. }
         | Event::EventMoved { .. }
+        | Event::ScheduleChanged { .. }
         | Event::TaskDecided { .. } => return None,
     })
 }

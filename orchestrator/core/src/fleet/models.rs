@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use goondan_protocol::call::CallTarget;
-use goondan_protocol::control::Readiness;
+use goondan_protocol::call::{CallOutcome, CallTarget};
+use goondan_protocol::control::{ModelFailures, Readiness};
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Status};
@@ -12,9 +12,10 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::breaker::{Breaker, BreakerScope, OpenBreaker};
+use super::model_failures::{FailureChange, LastingFailures};
 use super::slot::Slot;
 use super::tokens;
-use super::{Fleet, ProcessOwner, Workspace, health};
+use super::{Fleet, ProcessOwner, Workspace, health, model_failures};
 use crate::exchange::oauth_calls::Tokens;
 use crate::{ClockTime, ProcessId};
 
@@ -30,6 +31,7 @@ pub(crate) struct Model {
     pub(super) readiness: Readiness,
     idle_since_ms: u64,
     pub(super) breaker: Breaker,
+    failures: LastingFailures,
 }
 
 impl Model {
@@ -42,7 +44,14 @@ impl Model {
             readiness: Readiness::Starting,
             idle_since_ms: 0,
             breaker: Breaker::default(),
+            failures: LastingFailures::default(),
         }
+    }
+
+    /// Failures that only a person can end. A changed Model or key may have ended them.
+    fn lasting_failures(&self) -> Option<&ModelFailures> {
+        let failures = self.failures.shown();
+        failures.filter(|_| self.running == self.wanted)
     }
 
     /// The definition under which its process was last started, else the configured one.
@@ -95,11 +104,20 @@ impl Workspace {
         suspended.collect()
     }
 
+    /// The models whose calls fail until a person acts.
+    pub(super) fn failing_models(&self) -> BTreeMap<ResourceName, ModelFailures> {
+        let models = self.models.iter();
+        let failing = models
+            .filter_map(|(name, model)| Some((name.clone(), model.lasting_failures()?.clone())));
+        failing.collect()
+    }
+
     /// Status of a model's process for people.
     pub(super) fn detail_of_model(&self, model: &Model, now: ClockTime) -> Option<String> {
-        match self.suspension(model) {
-            Some((scope, open)) => Some(open.detail(scope, now.mono_ms)),
-            None => model.slot.detail.clone(),
+        match (self.suspension(model), model.lasting_failures()) {
+            (Some((scope, open)), _) => Some(open.detail(scope, now.mono_ms)),
+            (None, Some(failures)) => Some(model_failures::detail(failures)),
+            (None, None) => model.slot.detail.clone(),
         }
     }
 }
@@ -195,6 +213,20 @@ impl Fleet {
         Some(&mut endpoints.get_mut(place)?.breaker)
     }
 
+    /// Notes the outcome of a call to a model in the failures that only a person can end.
+    pub(crate) fn note_lasting_failure(
+        &mut self,
+        id: &WorkspaceId,
+        target: &CallTarget,
+        outcome: &CallOutcome,
+    ) -> Option<FailureChange> {
+        let CallTarget::Model { name } = target else {
+            return None;
+        };
+        let at = self.cx.now().wall;
+        self.model_mut(id, name)?.failures.note(outcome, at)
+    }
+
     /// True if two targets are models at the same URL.
     pub(crate) fn shares_endpoint(
         &self,
@@ -279,6 +311,7 @@ impl Fleet {
         let is_changed = before.is_some_and(|before| *before != definition);
         if is_changed {
             model.breaker = Breaker::default();
+            model.failures = LastingFailures::default();
         }
         model.running = Some(definition);
         model.tokens = tokens;

@@ -7,7 +7,7 @@ use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
 use goondan_protocol::observe::{
-    ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, SpanPhase, detail_of,
+    ModelResponse, RuntimeEvent, RuntimeEventKind as Kind, SpanPhase, detail_of, refusal_of,
 };
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::{SpanId, TraceContext};
@@ -118,6 +118,10 @@ pub(super) fn corrected(
             .and(programs)
             .filter(|_| ends && matches!(scope, Scope::Call)),
         outcome_unknown: reported.outcome_unknown && reported.kind == Kind::ToolFailed,
+        refusal: reported
+            .refusal
+            .filter(|_| ends && matches!(scope, Scope::Call))
+            .map(|refusal| refusal_of(&refusal)),
         detail: reported.detail.as_deref().map(detail_of),
         ..RuntimeEvent::new(reported.kind, now.wall, place, whose, turn_id)
     })
@@ -146,6 +150,9 @@ impl Fleet {
             },
             Err(problem) => return self.on_broken(process, problem),
         };
+        if let Some(refusal) = &event.refusal {
+            entry.note_refusal(refusal, now.wall);
+        }
         let Some(turn) = entry.turn_mut() else {
             return;
         };

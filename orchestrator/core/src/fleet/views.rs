@@ -117,6 +117,7 @@ impl Fleet {
             questions: work.questions_in(id),
             consents: self.consents_in(id),
             suspended: workspace.suspended_models(self.cx.now()),
+            failing: workspace.failing_models(),
             ..info(id, workspace)
         }
     }
@@ -239,6 +240,10 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         project_root: workspace.record.project_root.clone(),
         package: workspace.record.package.clone(),
         entry_agent: bundle.and_then(|bundle| bundle.entry_agent.clone()),
+        swarm: bundle.and_then(|bundle| bundle.swarm.clone()),
+        idle_swarms: bundle
+            .map(|bundle| bundle.idle_swarms.clone())
+            .unwrap_or_default(),
         conversation_key: bundle.and_then(|bundle| bundle.conversation_key.clone()),
         agents: bundle
             .map(|bundle| bundle.agents.keys().cloned().collect())
@@ -264,6 +269,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         questions: 0,
         consents: Vec::new(),
         suspended: BTreeMap::new(),
+        failing: BTreeMap::new(),
         undecided_permissions: bundle
             .map(|bundle| bundle.undecided_permissions.clone())
             .unwrap_or_default(),
@@ -336,6 +342,7 @@ fn agent_info(
         approvals: instance.approvals().waiting().cloned().collect(),
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
+        refused: instance.refusals().cloned(),
         detail: instance.slot().detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -374,6 +381,7 @@ fn model_info(
         approvals: Vec::new(),
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
+        refused: None,
         detail: None,
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -409,6 +417,7 @@ fn connector_info(
         approvals: Vec::new(),
         questions: Vec::new(),
         ignored: connector.ignored.clone(),
+        refused: None,
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -445,6 +454,7 @@ fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> 
         approvals: Vec::new(),
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
+        refused: None,
         detail: run.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,

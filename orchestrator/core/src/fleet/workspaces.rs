@@ -228,12 +228,17 @@ impl Fleet {
             project_root,
             watch,
             env_files,
+            swarm,
         } = open;
         let mut workspaces = self.workspaces.iter();
         let closing = workspaces.find(|(_, workspace)| {
             workspace.closing.is_some() && workspace.record.project_root == project_root
         });
-        let settings = WorkspaceSettings { watch, env_files };
+        let settings = WorkspaceSettings {
+            watch,
+            env_files,
+            swarm,
+        };
         match closing.map(|(id, _)| being_stopped(id)) {
             Some(error) => self.respond_error(token, error),
             None => self.push(CoreEffect::LoadWorkspace {

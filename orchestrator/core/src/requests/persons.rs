@@ -57,9 +57,14 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             person(format!("resolving tool call `{}`", call.tool_call_id), "gdn calls")
         }
 
+        Call::CreateSchedule(_) => person("scheduling an input", "gdn event inject"),
+        Call::MoveSchedule(call) => {
+            let id = &call.schedule_id;
+            person(format!("moving schedule `{id}`"), format!("gdn event schedule move {id}"))
+        }
         Call::RemoveSchedule(call) => {
             let id = &call.schedule_id;
-            person(format!("removing schedule `{id}`"), format!("gdn schedule remove {id}"))
+            person(format!("removing schedule `{id}`"), format!("gdn event schedule remove {id}"))
         }
 
         Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn instance checkpoint"),

@@ -79,6 +79,7 @@ impl World {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         let waiting = PendingInstance {

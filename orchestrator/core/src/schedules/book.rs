@@ -2,6 +2,7 @@
 
 use goondan_connectors::schedule::Ledger;
 use goondan_protocol::ids::ScheduleId;
+use goondan_protocol::schedule::ScheduleTime;
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub(super) enum BookChange {
     Rewrite,
     Add(Box<ScheduleRecord>),
     Remove(ScheduleId),
+    /// Changes the time of a schedule with a single occurrence.
+    Move(ScheduleId, Timestamp),
     /// Replaces the ledger of a schedule.
     Settle(ScheduleId, Box<Ledger>),
     /// An occurrence was submitted. It is the only one of a schedule without a ledger.
@@ -44,6 +47,17 @@ impl Book {
         self.ended.contains(id)
     }
 
+    /// True if a change is of a schedule that no longer exists.
+    pub(super) fn is_late(&self, change: &BookChange) -> bool {
+        match change {
+            BookChange::Remove(id) | BookChange::Move(id, _) => self.get(id).is_none(),
+            BookChange::Rewrite
+            | BookChange::Add(_)
+            | BookChange::Settle(..)
+            | BookChange::Submitted(..) => false,
+        }
+    }
+
     /// The book after a change. A change of a schedule that no longer exists has no effect.
     pub(super) fn after(&self, change: &BookChange) -> Self {
         let mut book = self.clone();
@@ -51,6 +65,11 @@ impl Book {
             BookChange::Rewrite => {}
             BookChange::Add(record) => book.schedules.push((**record).clone()),
             BookChange::Remove(id) => book.end(id),
+            BookChange::Move(id, at) => {
+                if let Some(record) = book.get_mut(id) {
+                    record.time = ScheduleTime::Once { at: *at };
+                }
+            }
             BookChange::Settle(id, ledger) => {
                 if let Some(record) = book.get_mut(id) {
                     record.ledger = Some((**ledger).clone());

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use goondan_connectors::schedule::Ledger;
-use goondan_protocol::control::{ScheduleInfo, ScheduleRemoved};
+use goondan_protocol::control::ScheduleInfo;
 use goondan_protocol::ids::{AgentName, InstanceRef, ScheduleId};
 use goondan_protocol::time::Timestamp;
 
@@ -26,7 +26,8 @@ pub(super) enum ChangeReply {
         token: RequestToken,
         /// Process of the client, for the audit log.
         pid: Option<u32>,
-        removed: Box<ScheduleRemoved>,
+        /// The schedule before the change; `None` if it is new.
+        before: Option<Box<ScheduleInfo>>,
     },
 }
 
@@ -178,6 +179,7 @@ pub(super) fn info_of(
         workspace_id: at.workspace_id.clone(),
         instance_key: at.instance_key.clone(),
         agent_name: record.agent_name.clone(),
+        by_person: record.by_person,
         schedule_id: record.schedule_id.clone(),
         time: record.time.clone(),
         catch_up: record.catch_up,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::limits::SCHEDULE_CATCH_UP_MAX;
+use crate::router;
 
 /// A schedule as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,8 +27,11 @@ pub(super) struct ScheduleRecord {
     pub(super) catch_up: ScheduleCatchUp,
     pub(super) input: String,
     pub(super) created_at: Timestamp,
-    /// The agent that created it.
+    /// The agent of the conversation.
     pub(super) agent_name: AgentName,
+    /// True if a person created it, not the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) by_person: bool,
     /// Identity of the requester, passed on unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) auth: Option<JsonObject>,
@@ -179,9 +183,14 @@ impl ScheduleRecord {
             header: None,
             properties: JsonObject::new(),
             instance_key: Some(key.clone()),
-            source: EventSource::Agent {
-                name: self.agent_name.clone(),
-                instance_key: key.clone(),
+            source: match self.by_person {
+                true => EventSource::Connector {
+                    name: ConnectionName::new(router::CLIENT_CONNECTION)?,
+                },
+                false => EventSource::Agent {
+                    name: self.agent_name.clone(),
+                    instance_key: key.clone(),
+                },
             },
             auth: self.auth.clone(),
             reply_to: None,

@@ -19,7 +19,7 @@ use super::*;
 use crate::simulation::config::Edit;
 use crate::{
     Accounts, ClientOrigin, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose,
-    LoadedWorkspace, ProcessId, UnknownCalls, WorkspaceLoadResult,
+    LoadedWorkspace, Peer, ProcessId, RequestToken, UnknownCalls, WorkspaceLoadResult,
 };
 
 fn instant(text: &str) -> Timestamp {
@@ -98,6 +98,7 @@ impl World {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         let stored = self.stored.iter().map(|content| StoredSchedules {
@@ -196,7 +197,7 @@ impl World {
             }
             Op::KeepSchedules(keep) => {
                 self.stored = Some(keep.schedules.clone());
-                Report::KeepSchedules(Ok(()))
+                Report::KeepSchedules(Ok(false))
             }
             other => panic!("{other:?}"),
         }
@@ -219,8 +220,15 @@ impl World {
     fn try_create(
         &mut self,
         n: u64,
-        asked: (ScheduleId, RequestedTime, ScheduleCatchUp, String),
+        (schedule_id, time, catch_up, input): (ScheduleId, RequestedTime, ScheduleCatchUp, String),
     ) -> Result<(), AgentRequestError> {
+        let asked = NewSchedule {
+            schedule_id,
+            time,
+            catch_up,
+            input,
+            by_person: false,
+        };
         let Core {
             fleet, schedules, ..
         } = &mut self.core;
@@ -670,6 +678,7 @@ fn book_remembers_ended_schedules_up_to_its_limit() {
             input: "x".to_owned(),
             created_at: instant("2026-01-01T09:00:00Z"),
             agent_name: "clerk".parse().unwrap(),
+            by_person: false,
             auth: None,
             connection: None,
             metadata: JsonObject::new(),
@@ -693,4 +702,109 @@ fn stored_schedules_match_the_documentation() {
     let (example, _) = example.split_once('\n').unwrap();
     let book: Book = serde_json::from_str(example).unwrap();
     assert_eq!(serde_json::to_string(&book).unwrap(), example);
+}
+
+fn injection(event_id: &str, at: &str) -> Value {
+    json!({
+        "workspaceId": "w", "agent": "clerk", "conversationKey": "main", "input": "look",
+        "time": {"kind": "at", "at": at}, "eventId": event_id,
+    })
+}
+
+impl World {
+    /// Sends a request of a person, and returns its answer when it is durable.
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value, ControlError> {
+        self.call(method, params);
+        let now = self.now.to_string();
+        self.settle(&now);
+        self.responses.pop().unwrap()
+    }
+}
+
+#[test]
+fn steer_2_person_sends_an_input_later_once_over_repeats_and_restarts() {
+    let mut world = World::new("2026-01-01T10:00:00Z");
+    let first = injection("e1", "2026-01-01T11:00:00Z");
+    world.call("schedule.create", &first);
+    assert_eq!(world.responses, [], "not before it is durable");
+    let Op::KeepSchedules(keep) = &world.jobs[0].op else {
+        panic!("{:?}", world.jobs);
+    };
+    let created_for = keep.created_for.as_ref().unwrap();
+    assert_eq!(
+        created_for.0.as_str(),
+        "clerk",
+        "the conversation may be new"
+    );
+    world.settle("2026-01-01T10:00:01Z");
+    let kept = world.responses.pop().unwrap().unwrap();
+    assert_eq!(kept["schedule"]["byPerson"], true);
+    world.restart();
+    // Sent again after a lost answer: the same schedule.
+    assert_eq!(world.request("schedule.create", &first), Ok(kept.clone()));
+    assert_eq!(world.listed().len(), 1);
+    // It is not the agent's.
+    let id: ScheduleId = serde_json::from_value(kept["schedule"]["scheduleId"].clone()).unwrap();
+    let Core {
+        fleet, schedules, ..
+    } = &mut world.core;
+    let refused = schedules.remove_for_agent(fleet, &requester(9), id.clone());
+    assert_eq!(refused.unwrap_err().code, "E_NO_SCHEDULE");
+
+    let moved = json!({"workspaceId": "w", "scheduleId": id, "at": "2026-01-01T12:00:00Z"});
+    let kept = world.request("schedule.move", &moved).unwrap();
+    assert_eq!(kept["schedule"]["next"], "2026-01-01T12:00:00.000Z");
+    world.settle("2026-01-01T11:30:00Z");
+    assert_eq!(world.inputs(), []);
+    world.settle("2026-01-01T12:00:01Z");
+    assert_eq!(world.inputs(), [pair("look", "2026-01-01T12:00:00.000Z")]);
+    let source = &world.inbox[0].source;
+    assert!(matches!(source, EventSource::Connector { name } if name.as_str() == "cli"));
+    // Its request is not forgotten with it.
+    assert_eq!(world.request("schedule.create", &first), Ok(json!({})));
+    let late = world.request("schedule.move", &moved).unwrap_err();
+    assert_eq!(late.code, ErrorCode::ScheduleNotFound);
+    world.settle("2026-01-01T13:00:00Z");
+    assert_eq!(world.inbox.len(), 1);
+}
+
+#[test]
+fn steer_2_refused_inputs_change_nothing() {
+    let mut world = World::new("2026-01-01T10:00:00Z");
+    let past = world.request("schedule.create", &injection("e1", "2026-01-01T09:00:00Z"));
+    assert_eq!(past.unwrap_err().code, ErrorCode::InvalidRequest);
+    let mut unknown = injection("e1", "2026-01-01T11:00:00Z");
+    unknown["agent"] = json!("nobody");
+    let unknown = world.request("schedule.create", &unknown);
+    assert_eq!(unknown.unwrap_err().code, ErrorCode::AgentNotFound);
+    // The store finds that the conversation belongs to another agent.
+    world.call("schedule.create", &injection("e1", "2026-01-01T11:00:00Z"));
+    let job = world.next_job().unwrap();
+    let error = StoreError::KeyTaken {
+        key: conversation().instance_key,
+        owner: "porter".parse().unwrap(),
+    };
+    world.report(&job, Report::KeepSchedules(Err(error)));
+    let taken = world.responses.pop().unwrap().unwrap_err();
+    assert_eq!(taken.code, ErrorCode::InstanceKeyTaken);
+    world.settle("2026-01-01T12:00:00Z");
+    assert_eq!((world.listed(), &*world.inbox), (Vec::new(), &[][..]));
+    // A recurring one has no single time.
+    let id = world.create(1, cron("@daily"), ScheduleCatchUp::Latest);
+    world.settle("2026-01-01T12:00:01Z");
+    let moved = json!({"workspaceId": "w", "scheduleId": id, "at": "2026-01-01T13:00:00Z"});
+    let refused = world.request("schedule.move", &moved).unwrap_err();
+    assert!(refused.message.ends_with("recurs"), "{}", refused.message);
+    let origin = Peer {
+        pid: None,
+        standing: ClientOrigin::BelowDaemon,
+    };
+    for (method, params) in [
+        ("schedule.create", injection("e2", "2026-01-01T13:00:00Z")),
+        ("schedule.move", moved),
+    ] {
+        world.call_by(origin, method, &params);
+        let refused = world.responses.pop().unwrap().unwrap_err();
+        assert_eq!(refused.code, ErrorCode::PersonNeeded, "{method}");
+    }
 }

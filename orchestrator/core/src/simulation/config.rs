@@ -134,6 +134,8 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> ProjectConfig 
     });
     ProjectConfig {
         package: None,
+        swarm: None,
+        idle_swarms: Vec::new(),
         conversation_key: None,
         entry_agent: ENTRY_AGENT.parse().ok(),
         agents,

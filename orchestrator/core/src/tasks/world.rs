@@ -158,6 +158,8 @@ fn bundle() -> ProjectConfig {
     let coder = agent();
     ProjectConfig {
         package: None,
+        swarm: None,
+        idle_swarms: Vec::new(),
         conversation_key: None,
         entry_agent: None,
         agents: BTreeMap::new(),
@@ -271,6 +273,7 @@ impl World {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         let loaded = WorkspaceLoadResult {

@@ -7,7 +7,7 @@ use goondan_config::is_within_project;
 use goondan_protocol::control::{
     DecidePermission, PermissionDecided, PermissionDecision, PermissionList, WorkspacePermission,
 };
-use goondan_protocol::limits::{MAX_NAME_BYTES, MAX_PERMISSION_COVERS};
+use goondan_protocol::limits::{MAX_COMMAND_COVER_BYTES, MAX_NAME_BYTES, MAX_PERMISSION_COVERS};
 use goondan_protocol::time::Timestamp;
 use goondan_vault::{ConsentError, VaultError};
 use serde_json::json;
@@ -112,6 +112,9 @@ fn check(decide: &DecidePermission) -> Result<(), KeepError> {
     let is_valid = |entry: &&String| match decide.permission {
         WorkspacePermission::Project => is_within_project(entry),
         WorkspacePermission::Network => !entry.is_empty() && entry.len() <= MAX_NAME_BYTES,
+        WorkspacePermission::Packages => {
+            !entry.is_empty() && entry.len() <= MAX_COMMAND_COVER_BYTES
+        }
     };
     match decide.covers.iter().find(|entry| !is_valid(entry)) {
         Some(entry) => refused(format!("`{entry}` is not within the project")),

@@ -30,21 +30,8 @@ use crate::verify::{self, Group};
 impl Perform<Accept> for Worker {
     fn perform(&mut self, accept: Accept) -> Result<AcceptResult, StoreError> {
         let (instance, agent) = (&accept.instance, &accept.agent);
-        let created = match self.held(instance) {
-            Ok(_) => false,
-            Err(StoreError::NoInstance { .. }) => {
-                let store = self.create(instance, agent, accept.event.created_at)?;
-                self.hold(instance, store, true);
-                true
-            }
-            Err(error) => return Err(error),
-        };
+        let created = self.create_if_missing(instance, agent, accept.event.created_at)?;
         let held = self.held(instance)?;
-        let owner = &held.store.metadata().agent_name;
-        if owner != agent {
-            let (key, owner) = (instance.instance_key.clone(), owner.clone());
-            return Err(StoreError::KeyTaken { key, owner });
-        }
         held.is_kept = true;
         let former = accept.former_id.as_ref();
         let known = former.map(|id| held.store.event_state(id)).transpose()?;
@@ -57,6 +44,32 @@ impl Perform<Accept> for Worker {
 }
 
 impl Worker {
+    /// Makes sure that an instance exists and belongs to an agent. Returns true if it is new.
+    fn create_if_missing(
+        &mut self,
+        instance: &InstanceRef,
+        agent: &AgentName,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let created = match self.held(instance) {
+            Ok(_) => false,
+            Err(StoreError::NoInstance { .. }) => {
+                let store = self.create(instance, agent, at)?;
+                self.hold(instance, store, false);
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        let owner = &self.held(instance)?.store.metadata().agent_name;
+        if owner == agent {
+            return Ok(created);
+        }
+        Err(StoreError::KeyTaken {
+            key: instance.instance_key.clone(),
+            owner: owner.clone(),
+        })
+    }
+
     fn create(
         &self,
         instance: &InstanceRef,
@@ -203,9 +216,14 @@ impl Perform<ArrangeEvent> for Worker {
 }
 
 impl Perform<KeepSchedules> for Worker {
-    fn perform(&mut self, keep: KeepSchedules) -> Result<(), StoreError> {
+    fn perform(&mut self, keep: KeepSchedules) -> Result<bool, StoreError> {
+        let created = match &keep.created_for {
+            Some((agent, at)) => self.create_if_missing(&keep.instance, agent, *at)?,
+            None => false,
+        };
         let store = &self.held(&keep.instance)?.store;
-        store.set_schedules(&keep.schedules)
+        store.set_schedules(&keep.schedules)?;
+        Ok(created)
     }
 }
 

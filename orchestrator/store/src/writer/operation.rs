@@ -200,7 +200,7 @@ operations! {
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
     ArrangeEvent of instance promises Everything -> QueueOrder;
-    KeepSchedules of instance promises Everything -> ();
+    KeepSchedules of instance promises Everything -> bool;
     ReadPage of instance promises Everything -> Box<ConversationSlice>;
     ReadPageBefore of instance promises Everything -> LatestPage;
     ReadMessage of instance promises Everything -> Box<Message>;
@@ -404,10 +404,12 @@ pub struct DropEvent {
     pub at: Timestamp,
 }
 
-/// Replaces the schedules of the instance's agent.
+/// Replaces the schedules of the instance. Reports whether the instance was created for them.
 #[derive(Debug)]
 pub struct KeepSchedules {
     pub instance: InstanceRef,
+    /// The agent that owns or will own the instance, and the time, if it may be created.
+    pub created_for: Option<(AgentName, Timestamp)>,
     /// All of them.
     pub schedules: Box<RawValue>,
 }

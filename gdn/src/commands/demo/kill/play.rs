@@ -108,6 +108,7 @@ pub(super) async fn run(
         project_root: scene.project.clone(),
         watch: None,
         env_files: None,
+        swarm: None,
     };
     let info = client.change(open).await?;
     if let Some(problem) = info.problem {

@@ -23,7 +23,7 @@ const NEEDS_LINES_MAX: u16 = 6;
 
 /// Overview: open decisions, working agents, and recent events.
 pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
-    let needs = needs(app, ink);
+    let needs = needs(app, ink, area.width);
     let lines = u16::try_from(needs.len()).unwrap_or(u16::MAX);
     let lines = lines.clamp(1, NEEDS_LINES_MAX).saturating_add(2);
     let areas = Layout::vertical([
@@ -44,15 +44,15 @@ pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Render
     texts::happened(frame, third, app, ink, 0);
 }
 
-/// Items that need an action by the user.
-fn needs(app: &App, ink: RenderContext<'_>) -> Vec<Line<'static>> {
+/// Items that need an action by the user. They wrap, so that no command is cut.
+fn needs(app: &App, ink: RenderContext<'_>, columns: u16) -> Vec<Line<'static>> {
     let Some(facts) = app.board.facts() else {
         return Vec::new();
     };
     let problem = facts.workspace.problem.as_ref().map(|problem| {
         let first = problem.message.lines().next().unwrap_or_default();
         let said = format!("configuration: {}", text::one_line(first));
-        Line::from(ink.span(style::BAD, said))
+        (style::BAD, said)
     });
     let remarks = health::remarks(&facts.workspace, ink.context);
     let remarks = remarks.into_iter().map(|remark| {
@@ -61,14 +61,19 @@ fn needs(app: &App, ink: RenderContext<'_>) -> Vec<Line<'static>> {
             false => style::WARN,
         };
         let said = remark.text.trim_start_matches([':', ',', ' ']);
-        Line::from(ink.span(look, text::one_line(said)))
+        (look, text::one_line(said))
     });
-    problem.into_iter().chain(remarks).collect()
+    let all = problem.into_iter().chain(remarks);
+    let lines = all.flat_map(|(look, said)| {
+        let folded = text::folded(&said, columns.into()).into_iter();
+        folded.map(move |line| Line::from(ink.span(look, line)))
+    });
+    lines.collect()
 }
 
 fn working(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let columns = [
-        Column::new("WORKS", Constraint::Fill(2)),
+        Column::new("CONVERSATION", Constraint::Fill(2)),
         Column::new("AGENT", Constraint::Fill(1)),
         Column::new("SINCE", Constraint::Length(8)),
         Column::new("WAITING", Constraint::Length(7)),

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::RenderContext;
-use crate::commands::logs::render::render;
+use crate::commands::logs::render::{Details, render};
 use crate::commands::top::app::{App, TextPage};
 use crate::commands::top::board::BoardEvent;
 use crate::commands::top::input::LogSource;
@@ -103,7 +103,7 @@ pub(super) fn logs(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderCont
             line if line.contains("\"level\":\"warn\"") => style::WARN,
             _ => style::PLAIN,
         };
-        Line::from(ink.span(look, render(line, Palette::new(false))))
+        Line::from(ink.span(look, render(line, Details::default(), Palette::new(false))))
     };
     let shown = window(&meant, body.height.into(), app.up())
         .iter()

@@ -122,7 +122,7 @@ class BundlesPage extends Page {
 
   async #show(changesetId: string): Promise<void> {
     await this.act('Loading the patch', async () => {
-      this.#diffs.set(changesetId, await patchOf(this.#key, changesetId));
+      this.#diffs.set(changesetId, await patchOf(this.#key, changesetId, studio.workspaceId));
       return 'The patch is shown.';
     });
   }
@@ -133,7 +133,7 @@ class BundlesPage extends Page {
         ${view.commandView('gdn', 'bundle', 'reject', changesetId, '--key', this.#key)}</p>`;
     }
     const say = (decision: 'approve' | 'reject'): Promise<void> =>
-      decide(decision, this.#key, changesetId, (what, action) => this.act(what, action));
+      decide(decision, this.#key, changesetId, studio.workspaceId, (what, action) => this.act(what, action));
     return html`<p class="actions">${this.#button('Approve…', 'primary', () => say('approve'), changesetId)}
       ${this.#button('Reject…', '', () => say('reject'), changesetId)}</p>`;
   }

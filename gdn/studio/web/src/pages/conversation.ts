@@ -3,15 +3,16 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { asApiError, call, callPages } from '../api.js';
-import { type MessagesState, NO_MESSAGES, withEarlier, withNewest } from '../messages.js';
+import { type MessagesState, NO_MESSAGES, partsOf, withEarlier, withNewest } from '../messages.js';
 import { FollowingPage } from '../following.js';
 import { type LiveState, liveReducer, type Reply, type TurnNotice } from '../live.js';
 import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { counted, dollars, duration } from '../parts/figures.js';
-import { messageView, replyView } from '../parts/message.js';
+import { approvalDecision } from '../decisions.js';
+import { type CallResult, messageView, replyView, type ResultPart, type StepFigures } from '../parts/message.js';
 import { sendView } from '../parts/sendbox.js';
-import { head, oneLine } from '../parts/text.js';
+import { harmless, head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { rewind } from '../rewind.js';
 import { Feed } from '../stream.js';
@@ -19,7 +20,7 @@ import { studio } from '../studio.js';
 import { earlier, later, type Place } from '../moving.js';
 import { type Turn, turnsOf } from '../turns.js';
 import { deleteConversation, exportConversation } from '../whole.js';
-import type { Checkpoint, CutMessage, Instance, Message, MessagePage, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
@@ -35,6 +36,10 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #state: MessagesState = NO_MESSAGES;
   #events: WaitingEvent[] = [];
   #turns: Turn[] = [];
+  /** What each step took, by its id. */
+  #steps = new Map<string, StepFigures>();
+  #approvals: Approval[] = [];
+  #questions: Question[] = [];
   #fullPages: { events: RuntimeEvent[]; offset: number } = { events: [], offset: 0 };
   #checkpoints: Checkpoint[] = [];
   #instance: (Instance & { workDir?: string }) | null = null;
@@ -42,6 +47,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** What the end was when it was last shown. */
   #end = '';
   #isReadingEarlier = false;
+  #frame = 0;
   /** Messages of which a part is on their page, and which somebody wanted to see whole. */
   #whole = new Map<string, Message>();
   /** The step whose reply is among the messages by now. */
@@ -66,6 +72,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     super.disconnectedCallback();
     window.removeEventListener('scroll', this.#scrolled);
     clearTimeout(this.#pending);
+    cancelAnimationFrame(this.#frame);
   }
 
   protected begin(): Feed<LiveState, TurnNotice> {
@@ -75,7 +82,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** Of what happens in a turn, its messages are read; what a model says is shown as it comes. */
   protected override told(notice: TurnNotice | null): void {
     if (notice?.event !== undefined) this.#readPendingSoon();
-    this.requestUpdate();
+    // Many pieces in one frame are drawn once.
+    cancelAnimationFrame(this.#frame);
+    this.#frame = requestAnimationFrame(() => this.requestUpdate());
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {
@@ -93,13 +102,18 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     const of = studio.of({ instanceKey: this.#key });
     const before = this.#state;
     const reply = this.#reply;
-    const [page, events, turns, instance, checkpoints] = await Promise.all([
+    const [page, events, turns, instance, checkpoints, approvals, questions] = await Promise.all([
       call<MessagePage>('instance.page', { ...of, limit: PAGE_MESSAGES }),
       call<{ events: WaitingEvent[] }>('event.list', { ...of, parked: false, limit: 200 }).catch(() => ({ events: [] })),
       this.#readTurns(of),
       call<Instance>('instance.show', of),
       callPages<Checkpoint>('instance.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
+      call<{ approvals: Approval[] }>('approval.list', of).catch(() => ({ approvals: [] })),
+      call<{ questions: Question[] }>('question.list', studio.of()).catch(() => ({ questions: [] })),
     ]);
+    this.#approvals = approvals.approvals.filter((one) => one.instanceKey === this.#key);
+    this.#questions = questions.questions.filter((one) => one.instanceKey === this.#key);
+    this.#steps = stepsOf(turns);
     this.#state = await this.#joined(before, page, of);
     this.#events = events.events;
     this.#turns = turnsOf(turns);
@@ -193,12 +207,59 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     }
   }
 
-  #messageView(message: Message, isPending: boolean): TemplateResult {
-    const cut = this.#state.cut.get(message.id);
-    if (cut === undefined) return messageView(message, isPending);
-    const whole = this.#whole.get(message.id);
-    const toggle = (): void => void (whole === undefined ? this.#readWhole(cut) : this.#showLess(message.id));
-    return messageView(whole ?? message, isPending, { isWhole: whole !== undefined, toggle });
+  /** How a shortened message is shown whole. */
+  #cutOf(messageId: string): { isWhole: boolean; toggle: () => void } | undefined {
+    const cut = this.#state.cut.get(messageId);
+    if (cut === undefined) return undefined;
+    const isWhole = this.#whole.has(messageId);
+    return { isWhole, toggle: () => void (isWhole ? this.#showLess(messageId) : this.#readWhole(cut)) };
+  }
+
+  /** The messages with each call and its result together. */
+  #messagesView(): TemplateResult {
+    const { messages, pending } = this.#state;
+    const all = [...messages, ...pending].map((message) => this.#whole.get(message.id) ?? message);
+    const results = new Map<string, CallResult>();
+    const calls = new Set<string>();
+    for (const message of all) {
+      for (const part of partsOf(message)) {
+        if (part.type === 'tool-call') calls.add(String(part.toolCallId));
+        if (part.type === 'tool-result') results.set(String(part.toolCallId), { part: part as ResultPart, message, cut: this.#cutOf(message.id) });
+      }
+    }
+    const decided = new Set<string>();
+    const decision = (toolCallId: string): TemplateResult | typeof nothing => {
+      const approval = this.#approvals.find((one) => one.toolCallId === toolCallId);
+      if (approval === undefined) return nothing;
+      decided.add(approval.approvalId);
+      return this.#approval(approval);
+    };
+    const told = new Set<string>();
+    const shown = (message: Message, isPending: boolean): TemplateResult => {
+      const { stepId } = message.source;
+      // The first message of a step has its figures.
+      const step = stepId === undefined || told.has(stepId) || message.data.role !== 'assistant' ? undefined : this.#steps.get(stepId);
+      if (step !== undefined) told.add(stepId!);
+      return messageView(message, {
+        isPending, cut: this.#cutOf(message.id), step, decision,
+        traceHref: (traceId) => studio.href('trace', traceId),
+        result: (toolCallId) => results.get(toolCallId),
+        hasCall: (toolCallId) => calls.has(toolCallId),
+      });
+    };
+    const isPending = new Set(pending.map(({ id }) => id));
+    const views = all.map((message) => ({ id: message.id, view: shown(message, isPending.has(message.id)) }));
+    return html`${repeat(views, ({ id }) => id, ({ view: one }) => one)}
+      ${this.#reply === null ? nothing : replyView(this.#reply)}
+      ${this.#approvals.filter(({ approvalId }) => !decided.has(approvalId)).map((one) => this.#approval(one))}
+      ${this.#questions.map((one) => html`<section class="item decision" aria-label=${`Question ${one.questionId}`}><blockquote>${harmless(one.message)}</blockquote>
+        <p><a href=${studio.href('needs', '', { item: one.questionId })}>Answer it</a></p></section>`)}
+      ${all.length === 0 ? html`<p>No messages yet.</p>` : nothing}`;
+  }
+
+  /** A tool call that waits for a person, where it waits. */
+  #approval(approval: Approval): TemplateResult {
+    return approvalDecision(approval, { isBusy: this.isBusy, act: (what, action) => this.act(what, action) });
   }
 
   async #readWhole(cut: CutMessage): Promise<void> {
@@ -232,8 +293,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
 
   protected content(): TemplateResult | typeof nothing {
     if (!this.isRead) return nothing;
-    const { messages, pending, previous, total } = this.#state;
-    const reply = this.#reply;
+    const { messages, previous, total } = this.#state;
     return html`${this.#about()} ${this.#controls()}
       <details><summary>Turns (${this.#turns.length})</summary>${this.#turnsView()}</details>
       <details><summary>Checkpoints (${this.#checkpoints.length})</summary>${this.#checkpointsView()}</details>
@@ -243,10 +303,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
           : html`<p><button type="button" @click=${() => void this.#readEarlier()}>
               Earlier messages (${total - messages.length})
             </button></p>`}
-        ${repeat(messages, (message) => message.id, (message) => this.#messageView(message, false))}
-        ${repeat(pending, (message) => message.id, (message) => this.#messageView(message, true))}
-        ${reply === null ? nothing : replyView(reply)}
-        ${messages.length + pending.length === 0 ? html`<p>No messages yet.</p>` : nothing}
+        ${this.#messagesView()}
       </section>
       ${this.#waiting()} ${this.#send()}`;
   }
@@ -404,6 +461,21 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (isSent) this.#isAtEnd = true;
     return isSent;
   }
+}
+
+/** What each step took. */
+function stepsOf(events: RuntimeEvent[]): Map<string, StepFigures> {
+  const steps = new Map<string, StepFigures>();
+  for (const { type, stepId, traceId, durationMs, costMicroUsd } of events) {
+    if (stepId === undefined || !type.startsWith('step.')) continue;
+    steps.set(stepId, {
+      ...steps.get(stepId),
+      traceId,
+      ...(durationMs === undefined ? {} : { durationMs }),
+      ...(costMicroUsd === undefined ? {} : { costMicroUsd }),
+    });
+  }
+  return steps;
 }
 
 customElements.define('gdn-conversation', ConversationPage);

@@ -5,10 +5,12 @@ import { type ApiError, asApiError, call, callPages } from '../api.js';
 import { budgetCommand, isOverOwnBudget } from '../budgets.js';
 import { FollowingPage } from '../following.js';
 import { isEvent } from '../page.js';
-import { ask, fieldText } from '../parts/dialog.js';
+import { type Decider, taskAskView } from '../decisions.js';
+import { ask } from '../parts/dialog.js';
 import { bytes, count, counted, dollars } from '../parts/figures.js';
+import { markdownView } from '../parts/markdown.js';
 import { sendView } from '../parts/sendbox.js';
-import { messagesView, requestView, taskStreamView } from '../parts/taskstream.js';
+import { messagesView, taskStreamView } from '../parts/taskstream.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { raiseBudget } from '../raise.js';
@@ -16,13 +18,14 @@ import { patchView, readProposal, requestChanges, type Reviewed } from '../revie
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
 import { sentMessages, taskReducer, type TaskStreamState } from '../taskstream.js';
-import type { Checkpoint, TaskAsk, TaskDetail, TaskItem, TaskPart, WorkspaceChange } from '../types.js';
+import type { Checkpoint, TaskDetail, TaskItem, TaskPart, WorkspaceChange } from '../types.js';
 
 /** So much of the end of the log is shown. */
 const LOG_BYTES = 8192;
 const ENDED = ['completed', 'failed', 'cancelled'];
-/** Buttons for the answers to a request for a permission. */
-const PERMISSION_LABELS: Record<string, string> = { allow: 'Allow once', 'allow for this task': 'Allow for this task', refuse: 'Deny…' };
+/** The most files and phases that are listed. */
+const FILES_SHOWN = 30;
+const PHASES_SHOWN = 24;
 /** Distance from the end within which the stream follows new items. */
 const NEAR_END_PX = 40;
 
@@ -129,37 +132,52 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
         ? nothing
         : html`<p class="warn">${view.damageView(info.damaged)}. Fix the cause; the daemon then loads the task again automatically.</p>`}
       ${info.warning === undefined ? nothing : html`<p class="warn">${harmless(info.warning)}</p>`}
-      ${(detail.asks ?? []).map((one) => this.#ask(one))}
+      ${(detail.asks ?? []).map((one) => taskAskView(one, this.#id, studio.workspaceId, this.#decider))}
       ${(detail.approvals ?? []).map((id) => html`<p class="warn">The call ${oneLine(id)} waits for a person:
         <a href=${studio.href('needs')}>Needs a person</a></p>`)}
       ${detail.review === undefined ? nothing : this.#review(detail.review, detail.documents ?? [], detail.missingDocuments ?? [])}
-      ${this.#buttons(info.status)}
-      ${view.factsView([
-        ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
-        ['Failure', detail.failure === undefined ? '' : oneLine(detail.failure)],
-        ['Phase', info.totalPhases === 0 ? '' : `${info.currentPhase} of ${info.totalPhases}`],
-        ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
-        ['Agent', this.#agents(detail)],
-        ['Last run', this.#lastRun(detail)],
-        ['Next run', detail.run === undefined && info.status === 'running' ? view.timeView(detail.notBefore) : ''],
-        ['Usage', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
-        ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
-        ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
-        ['Works in', detail.sandbox === undefined ? '' : html`<span class="name">${oneLine(detail.sandbox.workDir)}</span>`],
-        ['Last drill', drillText(detail.drill)],
-      ])}
-      ${this.#failedRun(detail)}
-      <h2>Description</h2>${view.blockView(detail.description, 'Description')}
-      ${detail.plan === undefined
-        ? nothing
-        : html`<h2>Plan</h2>
-            <ol>${detail.plan.map((step) => html`<li>${oneLine(step.title)} ${view.standingView(step.state)}</li>`)}</ol>`}
-      <h2>Live work ${this.#standing()}</h2>${this.#stream()}
-      ${this.#talk(detail)}
+      ${this.#buttons(info.status)} ${phasesView(detail)}
+      <div class="task"><div>
+        <h2>Live work ${this.#standing()}</h2>${this.#stream()}
+        ${this.#talk(detail)}
+        ${this.#failedRun(detail)}
+      </div><aside aria-label="Facts of the task">
+        ${detail.plan === undefined
+          ? nothing
+          : html`<h2>Plan</h2>
+              <ol class="steps">${detail.plan.map((step) => html`<li>${oneLine(step.title)} ${view.standingView(step.state)}</li>`)}</ol>`}
+        ${this.#changedFiles(detail)}
+        <h2>State</h2>
+        ${view.factsView([
+          ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
+          ['Failure', detail.failure === undefined ? '' : oneLine(detail.failure)],
+          ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
+          ['Agent', this.#agents(detail)],
+          ['Last run', this.#lastRun(detail)],
+          ['Next run', detail.run === undefined && info.status === 'running' ? view.timeView(detail.notBefore) : ''],
+          ['Usage', budgetText(detail)],
+          ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
+          ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
+          ['Works in', detail.sandbox === undefined ? '' : html`<span class="name">${oneLine(detail.sandbox.workDir)}</span>`],
+          ['Last drill', drillText(detail.drill)],
+        ])}
+      </aside></div>
+      <h2>Description</h2><div class="document">${markdownView(detail.description)}</div>
       <h2>Checkpoints</h2>${this.#checkpointsView(info.status)}
       <h2>Recent history</h2>${view.tableView('Recent history', ['When', 'What', 'Detail'],
         (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
       <h2>Log</h2>${view.blockView(logText(this.#log), 'End of the log')}`;
+  }
+
+  /** Files that the agent reports to have changed in what is kept of the stream, and those of the proposal. */
+  #changedFiles({ proposal }: TaskDetail): TemplateResult | typeof nothing {
+    const changes = (this.feed?.state.entries ?? []).flatMap(({ item }) => (item.type === 'fileChange' ? item.files.map(({ path }) => path) : []));
+    const states = new Map<string, string>(changes.map((path) => [path, '']));
+    for (const { path, status } of proposal?.files ?? []) states.set(path, status);
+    if (states.size === 0) return nothing;
+    const shown = [...states].slice(0, FILES_SHOWN);
+    return html`<h2>Changed files</h2><ul class="steps">${shown.map(([path, status]) => html`<li class="name">${oneLine(path)} ${status === '' ? nothing : view.standingView(status)}</li>`)}</ul>
+      ${states.size > FILES_SHOWN || proposal?.moreFiles !== undefined ? html`<p class="faint">and more</p>` : nothing}`;
   }
 
   /** Its agents in order of preference, with the limits that they reached. */
@@ -212,6 +230,10 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
         : html`<p class="instead">Run instead: ${view.commandView('gdn', 'task', 'send', this.#id, 'TEXT')}</p>`}`;
   }
 
+  get #decider(): Decider {
+    return { isBusy: this.isBusy, act: (what, action) => this.act(what, action) };
+  }
+
   #do(method: string, what: string, more: Record<string, unknown> = {}): Promise<boolean> {
     return this.act(what, async () => {
       await call(`task.${method}`, studio.of({ taskId: this.#id, ...more }));
@@ -220,69 +242,6 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
 
   #button(label: string, tone: string, go: () => Promise<unknown>): TemplateResult {
     return html`<button type="button" class=${tone} ?disabled=${this.isBusy} @click=${() => void go()}>${label}</button>`;
-  }
-
-  #ask(one: TaskAsk): TemplateResult {
-    const isPermission = one.kind === 'permission';
-    const isAnswered = one.kind === 'question' || isPermission;
-    const choices = one.options ?? (isPermission ? ['allow', 'refuse'] : []);
-    const choose = (choice: string): Promise<unknown> =>
-      isPermission && choice === 'refuse' ? this.#refuse(one) : this.#do('answer', 'Answering', { id: one.id, text: choice });
-    return html`<section class="item" aria-label=${`Waits for ${oneLine(one.id)}`}>
-      <h2>${oneLine(one.kind)} <small>${oneLine(one.id)}</small></h2>
-      ${isPermission
-        ? requestView(one.text)
-        : html`<blockquote>${harmless(one.text)}${one.description === undefined ? '' : `\n${harmless(one.description)}`}</blockquote>`}
-      ${one.until === undefined
-        ? nothing
-        : html`<p>At ${view.timeView(one.until)}
-            ${one.default === undefined ? 'the request expires' : `the answer is “${oneLine(one.default)}”`}.</p>`}
-      ${!studio.write
-        ? html`<p class="instead">Run instead: ${isAnswered
-            ? html`${view.commandView('gdn', 'task', 'answer', this.#id, choices[0] ?? 'ANSWER', '--id', one.id)}
-                ${isPermission ? view.commandView('gdn', 'task', 'answer', this.#id, 'refuse: REASON', '--id', one.id) : nothing}`
-            : view.commandView('gdn', 'task', 'provide', this.#id, one.id)}</p>`
-        : html`<p class="actions">
-            ${choices.map((choice) => this.#button((isPermission ? PERMISSION_LABELS[choice] : undefined) ?? oneLine(choice), '', () => choose(choice)))}
-            ${isPermission
-              ? nothing
-              : isAnswered
-                ? this.#button('Answer…', 'primary', () => this.#answer(one))
-                : this.#button('Provide…', 'primary', () => this.#provide(one))}
-          </p>`}
-    </section>`;
-  }
-
-  async #answer(one: TaskAsk): Promise<void> {
-    const answer = await ask({
-      title: `Answer ${oneLine(one.id)}`,
-      body: html`<blockquote>${harmless(one.text)}</blockquote><p class="field"><label for="text">Answer</label>
-        <textarea id="text" name="text" rows="3" required></textarea></p>`,
-      confirm: 'Answer',
-    });
-    if (answer !== null) await this.#do('answer', 'Answering', { id: one.id, text: fieldText(answer, 'text') });
-  }
-
-  async #refuse(one: TaskAsk): Promise<void> {
-    const answer = await ask({
-      title: `Deny ${oneLine(one.id)}`,
-      body: html`${requestView(one.text)}<p class="field"><label for="reason">Reason for the agent (optional)</label>
-        <textarea id="reason" name="reason" rows="3"></textarea></p>`,
-      confirm: 'Deny',
-    });
-    if (answer === null) return;
-    const reason = fieldText(answer, 'reason').trim();
-    await this.#do('answer', 'Denying', { id: one.id, text: reason === '' ? 'refuse' : `refuse: ${reason}` });
-  }
-
-  async #provide(one: TaskAsk): Promise<void> {
-    const answer = await ask({
-      title: `Provide ${oneLine(one.text)}`,
-      body: html`<p class="field"><label for="value">Value, which is stored encrypted</label>
-        <input id="value" name="value" type=${one.kind === 'secret' ? 'password' : 'text'} autocomplete="off" required></p>`,
-      confirm: 'Provide',
-    });
-    if (answer !== null) await this.#do('provide', 'Providing', { id: one.id, value: fieldText(answer, 'value') });
   }
 
   #review(phase: number, documents: string[], missing: string[]): TemplateResult {
@@ -339,7 +298,7 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
     };
     const isOver = isOverOwnBudget(this.#detail?.info.blockedBy);
     return html`<p class="actions">${this.#button('Change its budget…', isOver ? 'primary' : '', () =>
-        this.act('Setting the budget', () => raiseBudget(this.#id)))}
+        this.act('Setting the budget', () => raiseBudget(this.#id, studio.workspaceId)))}
       ${verbs.map((verb) => this.#button(labels[verb]!, '', () => this.#do(verb, labels[verb]!)))}
       ${this.#button('Create a checkpoint', '', () => this.#do('checkpoint', 'Creating a checkpoint'))}
       ${this.#button('Cancel…', 'danger', cancel)}</p>`;
@@ -377,6 +336,29 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
       return `The work area was restored from ${checkpointId}; the previous state is ${done.preRestore ?? 'not in a checkpoint'}.`;
     });
   }
+}
+
+/** The phases as a time line, with the time of each event that names its phase. */
+function phasesView({ info, recent = [] }: TaskDetail): TemplateResult | typeof nothing {
+  const { currentPhase, totalPhases, status } = info;
+  if (totalPhases === 0) return nothing;
+  const phases = Array.from({ length: Math.min(totalPhases, PHASES_SHOWN) }, (_, at) => at + 1);
+  const words = (phase: number): string =>
+    phase < currentPhase || status === 'completed' ? 'done' : phase === currentPhase ? (status === 'waiting_review' ? 'in review' : 'current') : 'pending';
+  const isAbout = (phase: number, { event, detail = '' }: { event: string; detail?: string }): boolean =>
+    event.includes('phase') && new RegExp(`(^|\\D)${phase}(\\D|$)`).test(detail);
+  return html`<ol class="phases" aria-label="Phases">${phases.map((phase) => {
+    const last = recent.filter((fact) => isAbout(phase, fact)).at(-1);
+    const state = words(phase);
+    return html`<li class=${state === 'done' ? 'done' : state === 'pending' ? '' : 'current'} aria-current=${state === 'current' || state === 'in review' ? 'step' : nothing}>Phase ${phase}: ${state}
+      ${last === undefined ? nothing : html`<br><small>${view.timeView(last.at)}</small>`}</li>`;
+  })}</ol>`;
+}
+
+/** Usage with the budget, if there is one. */
+function budgetText({ info, budget = {} }: TaskDetail): string {
+  const tokens = budget.tokens === undefined ? `${count(info.tokens)} tokens` : `${count(info.tokens)} of ${count(budget.tokens)} tokens`;
+  return `${tokens}, ${dollars(info.cost)}${budget.microUsd === undefined ? '' : ` of ${dollars(budget.microUsd)}`}`;
 }
 
 function drillText(drill: TaskDetail['drill']): string {

@@ -11,6 +11,14 @@ export interface Asked {
   isDangerous?: boolean;
 }
 
+/** What the page is about on which a dialog is opened. */
+let about: () => string = () => '';
+
+/** Sets how dialogs name what they are about. */
+export function dialogsAbout(name: () => string): void {
+  about = name;
+}
+
 /** Asks; the answer is what the fields of `body` hold by their names, or null if the person does not want to. */
 export function ask(asked: Asked): Promise<FormData | null> {
   const dialog = document.createElement('dialog');
@@ -18,12 +26,16 @@ export function ask(asked: Asked): Promise<FormData | null> {
   document.body.append(dialog);
   const before = document.activeElement;
   return new Promise((resolve) => {
+    // A dialog belongs to its page: it ends when another one is opened.
+    const moved = (): void => end(null);
     const end = (answer: FormData | null): void => {
+      window.removeEventListener('hashchange', moved);
       dialog.close();
       dialog.remove();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
       resolve(answer);
     };
+    window.addEventListener('hashchange', moved);
     dialog.addEventListener('cancel', (event) => {
       event.preventDefault();
       end(null);
@@ -42,6 +54,7 @@ function dialogView(asked: Asked, end: (answer: FormData | null) => void): Templ
   };
   return html`<form @submit=${submit}>
     <h2 id="dialog-title">${asked.title}</h2>
+    <p class="faint" data-about>${about()}</p>
     ${asked.body ?? nothing}
     <p class="actions">
       <button type="submit" class=${asked.isDangerous === true ? 'danger' : 'primary'}>${asked.confirm}</button>

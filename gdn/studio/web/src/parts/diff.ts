@@ -1,18 +1,32 @@
-// Patches, file by file, with numbered lines and the comments on them. All text is untrusted.
+// Patches: a tree of files, and each file with numbered lines in one or two columns, colors, and the comments on them.
+// Only the lines near the visible ones are in the document. All text is untrusted.
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { keyed } from 'lit/directives/keyed.js';
 import { type ApiError, asApiError, call } from '../api.js';
 import { commentState, keyOf, type Place, type PlacedComments, placed, placeOf, placeText } from '../comments.js';
+import type { CodePiece } from '../rich.js';
 import { studio } from '../studio.js';
 import type { ProposalComment, Sandbox } from '../types.js';
+import { lineView, piecesOf, type Ranges, wordsOf } from './code.js';
 import { counted } from './figures.js';
-import { type DiffFile, type DiffLine, filesOfDiff, unfolded } from './patch.js';
+import { imageOf, isImage } from './image.js';
+import { markdownView } from './markdown.js';
+import { type DiffFile, type DiffLine, filesOfDiff, sideRows, type SideRow, type TreeNode, treeOf, unfolded } from './patch.js';
+import { languageOf, onRich } from './loader.js';
 import { harmless, oneLine } from './text.js';
 import { failureView, standingView, textView, timeView } from './views.js';
 
-/** The most lines of a file that are shown. */
-export const FILE_LINES_MAX = 5000;
+/** Rows that enter and leave the document together. */
+const CHUNK_ROWS = 100;
+/** Height of a row until it was shown. */
+const ROW_PX = 24;
+/** So many rows are in the document before anything was scrolled. */
+const FIRST_ROWS = 150;
+/** Rows so far from the visible ones are in the document. */
+const AROUND = '800px 0px';
+/** Where the choice of one or two columns is kept. */
+const KEPT = 'goondan.diff';
 
 /** The proposal whose patch is shown, for comments on it. */
 export interface Commented {
@@ -47,6 +61,9 @@ export function commentedDiffView(diff: string, label: string, commented: Commen
   return html`<gdn-diff .diff=${diff} .label=${label} .commented=${commented}></gdn-diff>`;
 }
 
+/** The color of a line, and its changed words. */
+type Color = { pieces: CodePiece[] | undefined; words: Ranges };
+
 /** A patch. Its fields are set by the page that shows it. */
 export class DiffElement extends LitElement {
   static override properties = { diff: { attribute: false }, commented: { attribute: false } };
@@ -54,12 +71,23 @@ export class DiffElement extends LitElement {
   declare commented: Commented | null;
   label = '';
   #files: DiffFile[] = [];
+  #tree: TreeNode[] = [];
   #isOpen: boolean[] = [];
-  /** Lines of folded files are added to the document when the file is unfolded for the first time. */
-  #isFilled: boolean[] = [];
+  #isSplit = localStorage.getItem(KEPT) === 'split';
+  /** Files that are shown as a document instead of its lines. */
+  readonly #rendered = new Set<number>();
+  readonly #images = new Map<number, string | null>();
+  /** The rows of the files, in the current number of columns. */
+  readonly #rows = new Map<number, SideRow[]>();
+  /** Chunks of rows in the document, by `file:chunk`, and the heights of those that were. */
+  readonly #shown = new Set<string>();
+  readonly #heights = new Map<string, number>();
+  readonly #colors = new Map<string, Map<DiffLine, Color>>();
+  #observer: IntersectionObserver | null = null;
   #placed: PlacedComments = { atLines: new Map(), atFiles: new Map(), others: [] };
   readonly #drafts = new Map<string, Draft>();
   #failure: ApiError | null = null;
+  #stop: () => void = () => undefined;
 
   constructor() {
     super();
@@ -71,6 +99,23 @@ export class DiffElement extends LitElement {
     return this;
   }
 
+  override connectedCallback(): void {
+    super.connectedCallback();
+    this.#observer = new IntersectionObserver((entries) => this.#moved(entries), { rootMargin: AROUND });
+    this.#stop = onRich(() => {
+      this.#colors.clear();
+      this.requestUpdate();
+    });
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    this.#observer?.disconnect();
+    this.#stop();
+    for (const address of this.#images.values()) if (address !== null) URL.revokeObjectURL(address);
+    this.#images.clear();
+  }
+
   get #canComment(): boolean {
     return studio.write && this.commented?.isOpen === true;
   }
@@ -78,26 +123,120 @@ export class DiffElement extends LitElement {
   protected override willUpdate(changed: Map<string, unknown>): void {
     if (changed.has('diff')) {
       this.#files = filesOfDiff(this.diff);
+      this.#tree = treeOf(this.#files.map(({ path }) => path));
       this.#isOpen = unfolded(this.#files);
-      this.#isFilled = [...this.#isOpen];
+      this.#rendered.clear();
+      this.#images.clear();
+      this.#arrange();
     }
     if (changed.size > 0) this.#placed = placed(this.#files, this.commented?.comments ?? [], this.commented?.digest ?? '');
   }
 
+  /** Lays the rows out again; the first ones are shown. */
+  #arrange(): void {
+    for (const known of [this.#rows, this.#shown, this.#heights, this.#colors]) known.clear();
+    let rows = 0;
+    this.#files.forEach((_, at) => {
+      if (this.#isOpen[at] !== true) return;
+      for (let chunk = 0; chunk * CHUNK_ROWS < this.#rowsOf(at).length && rows < FIRST_ROWS; chunk += 1) {
+        this.#shown.add(`${at}:${chunk}`);
+        rows += CHUNK_ROWS;
+      }
+    });
+  }
+
+  /** The rows of a file. With one column, each has its line as `note`. */
+  #rowsOf(at: number): SideRow[] {
+    let rows = this.#rows.get(at);
+    if (rows === undefined) {
+      const lines = this.#files[at]?.lines ?? [];
+      rows = this.#isSplit ? sideRows(lines) : lines.map((line) => ({ note: line }));
+      this.#rows.set(at, rows);
+    }
+    return rows;
+  }
+
+  /** Chunks that came near are shown, and those that are far leave the document, unless a person works in them. */
+  #moved(entries: IntersectionObserverEntry[]): void {
+    let isChanged = false;
+    for (const { target, isIntersecting, boundingClientRect } of entries) {
+      const key = (target as HTMLElement).dataset['chunk'] ?? '';
+      if (isIntersecting === this.#shown.has(key)) continue;
+      if (isIntersecting) this.#shown.add(key);
+      else {
+        const isUsed = target.contains(document.activeElement) || target.querySelector('[data-draft]') !== null;
+        if (isUsed || boundingClientRect.height === 0) continue;
+        this.#heights.set(key, boundingClientRect.height);
+        this.#shown.delete(key);
+      }
+      isChanged = true;
+    }
+    if (isChanged) this.requestUpdate();
+  }
+
   /** Tab stops once in each file; the arrow keys move among its lines. */
   protected override updated(): void {
+    for (const body of this.querySelectorAll('tbody[data-chunk]')) this.#observer?.observe(body);
     for (const table of this.querySelectorAll('table.diff')) {
-      if (table.querySelector('button[data-place][tabindex="0"]') !== null) continue;
-      table.querySelector('button[data-place]')?.setAttribute('tabindex', '0');
+      if (table.querySelector('button[data-row][tabindex="0"]') !== null) continue;
+      table.querySelector('button[data-row]')?.setAttribute('tabindex', '0');
     }
   }
 
   protected override render(): TemplateResult {
     const { others } = this.#placed;
+    const hasTree = this.#files.length > 1;
     return html`${this.#failure === null ? nothing : failureView(this.#failure)}
       ${others.map((comment) => this.#comment(comment, true))}
-      ${this.#files.length === 0 ? html`<p class="faint">${this.label}: no changes.</p>` : nothing}
-      ${keyed(this.diff, this.#files.map((file, at) => this.#file(file, at)))}`;
+      ${this.#files.length === 0 ? html`<p class="faint">${this.label}: no changes.</p>` : this.#toolbar()}
+      <div class=${hasTree ? 'review' : ''}>
+        ${hasTree ? html`<div class="tree" role="group" aria-label="Changed files">${this.#treeView(this.#tree)}</div>` : nothing}
+        <div>${keyed(this.diff, this.#files.map((file, at) => this.#file(file, at)))}</div>
+      </div>`;
+  }
+
+  #toolbar(): TemplateResult {
+    const added = this.#files.reduce((sum, file) => sum + file.added, 0);
+    const removed = this.#files.reduce((sum, file) => sum + file.removed, 0);
+    const choose = (isSplit: boolean) => (): void => {
+      this.#isSplit = isSplit;
+      localStorage.setItem(KEPT, isSplit ? 'split' : 'unified');
+      this.#arrange();
+      this.requestUpdate();
+    };
+    const button = (label: string, isSplit: boolean): TemplateResult => html`<button type="button"
+      aria-pressed=${this.#isSplit === isSplit ? 'true' : 'false'} @click=${choose(isSplit)}>${label}</button>`;
+    return html`<p class="actions toolbar"><span>${counted(this.#files.length, 'file')} <span class="good">+${added}</span>
+        <span class="bad">-${removed}</span></span>
+      <span class="choice" role="group" aria-label="Columns">${button('Unified', false)}${button('Side by side', true)}</span></p>`;
+  }
+
+  #treeView(nodes: TreeNode[]): TemplateResult {
+    return html`<ul>${nodes.map(({ name, file, children }) => {
+      const changes = file === undefined ? undefined : this.#files[file];
+      return html`<li>${file === undefined || changes === undefined
+        ? html`<span class="folder">${oneLine(name)}/</span>${this.#treeView(children)}`
+        : html`<button type="button" data-tree=${file} @click=${() => void this.#goTo(file)}>${oneLine(name === '' ? this.label : name)}
+            <span class="good">${changes.added === 0 ? '' : `+${changes.added}`}</span>
+            <span class="bad">${changes.removed === 0 ? '' : `-${changes.removed}`}</span></button>`}</li>`;
+    })}</ul>`;
+  }
+
+  /** Unfolds a file, and moves to it. */
+  async #goTo(at: number): Promise<void> {
+    const file = this.querySelector<HTMLDetailsElement>(`details[data-at="${at}"]`);
+    if (file === null) return;
+    this.#open(at, true);
+    await this.updateComplete;
+    file.querySelector('summary')?.focus({ preventScroll: true });
+    file.scrollIntoView({ block: 'start' });
+  }
+
+  #open(at: number, isOpen: boolean): void {
+    if (this.#isOpen[at] === isOpen) return;
+    this.#isOpen[at] = isOpen;
+    if (isOpen) this.#shown.add(`${at}:0`);
+    this.requestUpdate();
   }
 
   #file(file: DiffFile, at: number): TemplateResult {
@@ -107,58 +246,173 @@ export class DiffElement extends LitElement {
     const comments = isFirst ? (this.#placed.atFiles.get(path) ?? []) : [];
     const count = this.commented?.comments.filter((one) => one.path === path).length ?? 0;
     const name = path === '' ? this.label : oneLine(path);
-    const toggled = (event: Event): void => {
-      if (!(event.target as HTMLDetailsElement).open || this.#isFilled[at] === true) return;
-      this.#isFilled[at] = true;
-      this.requestUpdate();
-    };
     const place = { path };
-    return html`<details class="file" data-file=${path} ?open=${this.#isOpen[at]} @toggle=${toggled}>
+    const canComment = isFirst && path !== '' && this.#canComment && !this.#drafts.has(keyOf(place));
+    const isDocument = languageOf(path) === 'markdown' && lines.length > 0;
+    const content = (): TemplateResult | typeof nothing => {
+      if (this.#rendered.has(at)) return documentView(file);
+      if (isBinary && isImage(path)) return this.#image(file, at);
+      return lines.length === 0 ? nothing : this.#table(at, name);
+    };
+    return html`<details class="file" data-file=${path} data-at=${at} ?open=${this.#isOpen[at]}
+      @toggle=${(event: Event) => this.#open(at, (event.target as HTMLDetailsElement).open)}>
       <summary><span class="name">${name}</span> ${file.status === 'modified' ? nothing : standingView(file.status)}
         ${isBinary ? html`<span class="faint">binary</span>` : sizeView(file)}
         ${count === 0 ? nothing : html`<span class="standing">${counted(count, 'comment')}</span>`}</summary>
       ${comments.map((comment) => this.#comment(comment, true))}
-      ${isFirst && path !== '' && this.#canComment && !this.#drafts.has(keyOf(place))
-        ? html`<p><button type="button" data-place=${keyOf(place)} @click=${() => this.#begin(place)}>Comment on the file</button></p>`
-        : nothing}
+      ${!canComment && !isDocument
+        ? nothing
+        : html`<p class="actions">${canComment
+            ? html`<button type="button" data-place=${keyOf(place)} @click=${() => this.#begin(place)}>Comment on the file</button>`
+            : nothing}${isDocument ? this.#documentButton(at, name) : nothing}</p>`}
       ${isFirst ? this.#draft(place) : nothing}
-      ${this.#isFilled[at] !== true || lines.length === 0 ? nothing : this.#table(file, name)}
+      ${this.#isOpen[at] === true ? content() : nothing}
     </details>`;
   }
 
-  #table({ path, lines }: DiffFile, name: string): TemplateResult {
-    const rest = lines.length - FILE_LINES_MAX;
-    return html`<table class="diff" aria-label=${`Changes of ${name}`} @keydown=${moveAmongLines}>
-        <thead class="hidden"><tr><th scope="col">Line before</th><th scope="col">Line after</th><th scope="col">Change</th>
-          <th scope="col">Text</th></tr></thead>
-        <tbody>${lines.slice(0, FILE_LINES_MAX).map((line) => this.#line(path, line))}</tbody>
-      </table>
-      ${rest > 0 ? html`<p class="faint">${counted(rest, 'more line')} not shown.</p>` : nothing}`;
+  #documentButton(at: number, name: string): TemplateResult {
+    const isRendered = this.#rendered.has(at);
+    return html`<button type="button" aria-pressed=${isRendered ? 'true' : 'false'} aria-label=${`Rendered ${name}`} @click=${() => {
+      if (!this.#rendered.delete(at)) this.#rendered.add(at);
+      this.requestUpdate();
+    }}>Rendered</button>`;
   }
 
-  #line(path: string, line: DiffLine): TemplateResult {
+  #image(file: DiffFile, at: number): TemplateResult {
+    const address = this.#images.get(at);
+    if (address === undefined) {
+      this.#images.set(at, null);
+      void imageOf(file.path, file.encoded).then((made) => {
+        if (made === null || !this.isConnected) return;
+        this.#images.set(at, made);
+        this.requestUpdate();
+      });
+    }
+    return address === undefined || address === null
+      ? html`<p class="faint">The patch does not contain the complete image.</p>`
+      : html`<p><img class="picture" src=${address} alt=${`New content of ${oneLine(file.path)}`}></p>`;
+  }
+
+  #table(at: number, name: string): TemplateResult {
+    const rows = this.#rowsOf(at);
+    const chunks = Array.from({ length: Math.ceil(rows.length / CHUNK_ROWS) }, (_, chunk) => chunk);
+    const heads = this.#isSplit
+      ? ['Line before', 'Text before', 'Line after', 'Text after']
+      : ['Line before', 'Line after', 'Change', 'Text'];
+    return html`<table class=${this.#isSplit ? 'diff split' : 'diff'} aria-label=${`Changes of ${name}`}
+        @keydown=${(event: KeyboardEvent) => void this.#moveAmongLines(event, at)}>
+        <colgroup>${(this.#isSplit ? ['at', 'code', 'at', 'code'] : ['at', 'at', 'sign', 'code']).map((name) => html`<col class=${name}>`)}</colgroup>
+        <thead class="hidden"><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
+        ${chunks.map((chunk) => this.#chunk(at, chunk, rows))}
+      </table>`;
+  }
+
+  #chunk(at: number, chunk: number, all: SideRow[]): TemplateResult {
+    const key = `${at}:${chunk}`;
+    const first = chunk * CHUNK_ROWS;
+    const rows = all.slice(first, first + CHUNK_ROWS);
+    if (!this.#shown.has(key)) {
+      const height = this.#heights.get(key) ?? rows.length * ROW_PX;
+      return html`<tbody data-chunk=${key}><tr class="later"><td colspan="4" .style=${`height:${height}px`}></td></tr></tbody>`;
+    }
+    const { path } = this.#files[at]!;
+    const colors = this.#colorsOf(key, rows, languageOf(path));
+    return html`<tbody data-chunk=${key}>${rows.map((row, n) =>
+      this.#isSplit ? this.#sides(path, row, first + n, colors) : this.#line(path, row.note!, first + n, colors))}</tbody>`;
+  }
+
+  /** The colors and the changed words of a chunk. */
+  #colorsOf(key: string, rows: SideRow[], language: string): Map<DiffLine, Color> {
+    const known = this.#colors.get(key);
+    if (known !== undefined) return known;
+    const colors = new Map<DiffLine, Color>();
+    const sides = this.#isSplit ? rows : sideRows(rows.map(({ note }) => note!));
+    for (const side of ['left', 'right'] as const) {
+      const lines = sides.map((row) => row[side]).filter((line) => line !== undefined);
+      const pieces = piecesOf(lines.map(({ text }) => text), language);
+      lines.forEach((line, n) => colors.set(line, { pieces: pieces?.[n], words: [] }));
+    }
+    for (const { left, right } of sides) {
+      if (left === undefined || right === undefined || left === right) continue;
+      const words = wordsOf(left.text, right.text);
+      if (words === null) continue;
+      colors.get(left)!.words = words.old;
+      colors.get(right)!.words = words.next;
+    }
+    this.#colors.set(key, colors);
+    return colors;
+  }
+
+  #sides(path: string, { left, right, note }: SideRow, row: number, colors: Map<DiffLine, Color>): TemplateResult {
+    if (note !== undefined) return html`<tr class=${note.kind}><td></td><td class="code" colspan="3">${harmless(note.text)}</td></tr>`;
+    const side = (line: DiffLine | undefined, isOld: boolean): TemplateResult => {
+      if (line === undefined) return html`<td class="at none"></td><td class="code none"></td>`;
+      // A line on both sides has its comments on the right one.
+      const place = isOld && line.kind === 'same' ? null : placeOf(path, line);
+      const canComment = place !== null && path !== '' && this.#canComment;
+      const color = colors.get(line);
+      return html`<td class="at ${line.kind}">${canComment ? this.#lineButton(place, line.kind, row) : isOld ? line.old : line.new}</td>
+        <td class="code ${line.kind}" @click=${canComment ? () => this.#clicked(place) : undefined}>${lineView(line.text, color?.pieces, color?.words)}</td>`;
+    };
+    return html`<tr>${side(left, true)}${side(right, false)}</tr>${left === right ? nothing : this.#notes(path, left)}${this.#notes(path, right)}`;
+  }
+
+  /** Comments on a line, below it. */
+  #notes(path: string, line: DiffLine | undefined): TemplateResult | typeof nothing {
+    const place = line === undefined || path === '' ? null : placeOf(path, line);
+    if (place === null) return nothing;
+    const comments = this.#placed.atLines.get(keyOf(place)) ?? [];
+    const draft = this.#draft(place);
+    return comments.length === 0 && draft === nothing
+      ? nothing
+      : html`<tr class="notes"><td colspan="4">${comments.map((comment) => this.#comment(comment, false))}${draft}</td></tr>`;
+  }
+
+  #line(path: string, line: DiffLine, row: number, colors: Map<DiffLine, Color>): TemplateResult {
     const { kind, text } = line;
     const place = path === '' ? null : placeOf(path, line);
     if (place === null && (kind === 'place' || kind === 'note')) {
       return html`<tr class=${kind}><td></td><td></td><td></td><td class="code">${harmless(text)}</td></tr>`;
     }
-    const button = place === null || !this.#canComment ? nothing : this.#lineButton(place, kind);
+    const button = place === null || !this.#canComment ? nothing : this.#lineButton(place, kind, row);
     const isOld = kind === 'removed';
-    const comments = place === null ? [] : (this.#placed.atLines.get(keyOf(place)) ?? []);
-    const draft = place === null ? nothing : this.#draft(place);
+    const color = colors.get(line);
     return html`<tr class=${kind}>
         <td class="at">${isOld && button !== nothing ? button : line.old}</td>
         <td class="at">${isOld || button === nothing ? line.new : button}</td>
         <td class="sign" aria-label=${kind === 'same' ? 'same' : kind}>${SIGNS[kind]}</td>
-        <td class="code" @click=${button === nothing ? undefined : () => this.#clicked(place)}>${harmless(text)}</td></tr>${
-      comments.length === 0 && draft === nothing
-        ? nothing
-        : html`<tr class="notes"><td colspan="4">${comments.map((comment) => this.#comment(comment, false))}${draft}</td></tr>`}`;
+        <td class="code" @click=${button === nothing ? undefined : () => this.#clicked(place)}>${lineView(text, color?.pieces, color?.words)}</td></tr>${
+      this.#notes(path, line)}`;
   }
 
-  #lineButton(place: Place, kind: string): TemplateResult {
+  /** Moves among the lines of a file. A line that is not in the document is shown first. */
+  async #moveAmongLines(event: KeyboardEvent, at: number): Promise<void> {
+    const button = event.target as HTMLElement;
+    if (!button.matches('button[data-row]') || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') {
+      const sides = [...(button.closest('tr')?.querySelectorAll<HTMLElement>('button[data-row]') ?? [])];
+      event.preventDefault();
+      moveStop(button, event.key === 'ArrowLeft' ? sides[0] : sides.at(-1));
+      return;
+    }
+    const rows = this.#rowsOf(at);
+    const here = Number(button.dataset['row']);
+    const moves: Record<string, [number, number]> = { ArrowDown: [here + 1, 1], ArrowUp: [here - 1, -1], Home: [0, 1], End: [rows.length - 1, -1] };
+    const move = moves[event.key];
+    if (move === undefined) return;
+    event.preventDefault();
+    let [to] = move;
+    while (rows[to] !== undefined && !hasPlace(rows[to]!)) to += move[1];
+    if (rows[to] === undefined) return;
+    this.#shown.add(`${at}:${Math.floor(to / CHUNK_ROWS)}`);
+    this.requestUpdate();
+    await this.updateComplete;
+    moveStop(button, this.querySelector<HTMLElement>(`details[data-at="${at}"] button[data-row="${to}"]`));
+  }
+
+  #lineButton(place: Place, kind: string, row: number): TemplateResult {
     const label = `Comment on line ${place.line}${kind === 'same' ? '' : `, ${kind}`}`;
-    return html`<button type="button" tabindex="-1" data-place=${keyOf(place)} aria-label=${label} title="Comment"
+    return html`<button type="button" tabindex="-1" data-place=${keyOf(place)} data-row=${row} aria-label=${label} title="Comment"
       @click=${() => this.#begin(place)}>${place.line}</button>`;
   }
 
@@ -274,32 +528,28 @@ function sizeView({ added, removed }: DiffFile): TemplateResult {
   return html`${added === 0 ? nothing : html`<span class="good">+${added}</span>`} ${removed === 0 ? nothing : html`<span class="bad">-${removed}</span>`}`;
 }
 
-/** The arrow keys move among the lines of a file. */
-function moveAmongLines(event: KeyboardEvent): void {
-  const button = event.target as HTMLElement;
-  if (!button.matches('button[data-place]') || event.ctrlKey || event.altKey || event.metaKey) return;
-  const buttons = (): NodeListOf<HTMLElement> => (event.currentTarget as HTMLElement).querySelectorAll('button[data-place]');
-  let next: HTMLElement | null | undefined;
-  if (event.key === 'Home') next = buttons()[0];
-  else if (event.key === 'End') next = [...buttons()].at(-1);
-  else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') next = neighbor(button, event.key === 'ArrowDown');
-  else return;
-  event.preventDefault();
-  if (next === null || next === undefined) return;
-  button.setAttribute('tabindex', '-1');
-  next.setAttribute('tabindex', '0');
-  next.focus();
+/** True if a row has a line that can have comments. */
+function hasPlace({ left, right, note }: SideRow): boolean {
+  return left !== undefined || right !== undefined || note?.new !== undefined || note?.old !== undefined;
 }
 
-/** The button of the next line, or of the previous one. */
-function neighbor(button: HTMLElement, isNext: boolean): HTMLElement | null {
-  let row = button.closest('tr') as Element | null;
-  while (row !== null) {
-    row = isNext ? row.nextElementSibling : row.previousElementSibling;
-    const found = row?.querySelector<HTMLElement>('button[data-place]') ?? null;
-    if (found !== null) return found;
+/** Moves the focus, and the stop of Tab with it. */
+function moveStop(from: HTMLElement, to: HTMLElement | null | undefined): void {
+  if (to === null || to === undefined || to === from) return;
+  from.setAttribute('tabindex', '-1');
+  to.setAttribute('tabindex', '0');
+  to.focus();
+}
+
+/** The parts of a document that a patch shows, after the change. */
+function documentView({ lines, status }: DiffFile): TemplateResult {
+  const parts: string[][] = [[]];
+  for (const { kind, text } of lines) {
+    if (kind === 'place') parts.push([]);
+    else if (kind === 'added' || kind === 'same' || (status === 'deleted' && kind === 'removed')) parts.at(-1)!.push(text);
   }
-  return null;
+  const shown = parts.filter((part) => part.length > 0);
+  return html`<div class="document">${shown.map((part, at) => html`${at === 0 ? nothing : html`<p class="faint">⋯</p>`}${markdownView(part.join('\n'))}`)}</div>`;
 }
 
 customElements.define('gdn-diff', DiffElement);

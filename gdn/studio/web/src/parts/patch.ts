@@ -23,6 +23,41 @@ export interface DiffFile {
   lines: DiffLine[];
   added: number;
   removed: number;
+  /** Encoded content of a binary file, as git writes it. */
+  encoded: string[];
+}
+
+/** A row of two columns: a line before the change and one after it, or a line that is of neither. */
+export interface SideRow {
+  left?: DiffLine;
+  right?: DiffLine;
+  note?: DiffLine;
+}
+
+/** The lines in two columns: removed lines beside the added ones that replace them. */
+export function sideRows(lines: DiffLine[]): SideRow[] {
+  const rows: SideRow[] = [];
+  let removed: DiffLine[] = [];
+  let added: DiffLine[] = [];
+  const flush = (): void => {
+    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
+      const [left, right] = [removed[at], added[at]];
+      rows.push({ ...(left === undefined ? {} : { left }), ...(right === undefined ? {} : { right }) });
+    }
+    [removed, added] = [[], []];
+  };
+  for (const line of lines) {
+    if (line.kind === 'removed') {
+      if (added.length > 0) flush();
+      removed.push(line);
+    } else if (line.kind === 'added') added.push(line);
+    else {
+      flush();
+      rows.push(line.kind === 'same' ? { left: line, right: line } : { note: line });
+    }
+  }
+  flush();
+  return rows;
 }
 
 /** Counters within a hunk: lines that are left of it, and the numbers of the next lines. */
@@ -39,7 +74,7 @@ export function filesOfDiff(diff: string): DiffFile[] {
   const hunk: Hunk = { oldLeft: 0, newLeft: 0, old: 0, new: 0 };
   let isGit = false;
   const begin = (path: string): DiffFile => {
-    const file: DiffFile = { path, status: 'modified', isBinary: false, lines: [], added: 0, removed: 0 };
+    const file: DiffFile = { path, status: 'modified', isBinary: false, lines: [], added: 0, removed: 0, encoded: [] };
     files.push(file);
     return file;
   };
@@ -70,7 +105,7 @@ export function filesOfDiff(diff: string): DiffFile[] {
     } else if (text === 'GIT binary patch') {
       current().isBinary = true;
     } else if (files.at(-1)?.isBinary === true && isBinaryLine(text)) {
-      // Encoded content.
+      current().encoded.push(text);
     } else if (text.startsWith('new file mode ')) {
       current().status = 'added';
     } else if (text.startsWith('deleted file mode ')) {
@@ -152,12 +187,50 @@ export const FILE_LINES_OPEN = 400;
 /** So many lines are unfolded at first, in all files together. */
 export const LINES_OPEN = 2000;
 
-/** Whether each file is unfolded at first: the first ones, unless they are long. */
+/** Whether each file is unfolded at first: the first ones, unless they are long. A file alone always is. */
 export function unfolded(files: DiffFile[]): boolean[] {
+  if (files.length === 1) return [true];
   let shown = 0;
   return files.map(({ lines }) => {
     const isOpen = lines.length <= FILE_LINES_OPEN && shown + lines.length <= LINES_OPEN;
     if (isOpen) shown += lines.length;
     return isOpen;
   });
+}
+
+/** A folder or a file of a patch. */
+export interface TreeNode {
+  name: string;
+  /** Number of the file; absent for a folder. */
+  file?: number;
+  children: TreeNode[];
+}
+
+/** The files by their folders. Folders with one child are joined with it. */
+export function treeOf(paths: string[]): TreeNode[] {
+  const root: TreeNode = { name: '', children: [] };
+  const folders = new Map<string, TreeNode>([['', root]]);
+  const folderOf = (path: string): TreeNode => {
+    const known = folders.get(path);
+    if (known !== undefined) return known;
+    const cut = path.lastIndexOf('/');
+    const made: TreeNode = { name: path.slice(cut + 1), children: [] };
+    folders.set(path, made);
+    folderOf(cut === -1 ? '' : path.slice(0, cut)).children.push(made);
+    return made;
+  };
+  paths.forEach((path, file) => {
+    const cut = path.lastIndexOf('/');
+    folderOf(cut === -1 ? '' : path.slice(0, cut)).children.push({ name: path.slice(cut + 1), file, children: [] });
+  });
+  return root.children.map(joined);
+}
+
+function joined(node: TreeNode): TreeNode {
+  const children = node.children.map(joined);
+  const [only] = children;
+  if (node.file === undefined && children.length === 1 && only !== undefined && only.file === undefined) {
+    return { ...only, name: `${node.name}/${only.name}` };
+  }
+  return { ...node, children };
 }

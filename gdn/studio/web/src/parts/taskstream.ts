@@ -5,6 +5,7 @@ import { repeat } from 'lit/directives/repeat.js';
 import { type ChangeLine, changeLines, type Entry, requestLines, requestParts, type SentMessage, type TaskStreamState } from '../taskstream.js';
 import type { CallState, TaskItem } from '../types.js';
 import { bytes, count, counted, dollars, duration } from './figures.js';
+import { markdownView } from './markdown.js';
 import { harmless, head, oneLine } from './text.js';
 import { blockView, standingView, textView, timeView } from './views.js';
 
@@ -47,7 +48,7 @@ function callState(item: Extract<TaskItem, { state: string }>, endedAt: string |
 function contentView(item: TaskItem): TemplateResult | typeof nothing {
   switch (item.type) {
     case 'text':
-      return html`<div class="said">${textView(item.text)}</div>`;
+      return html`<div class="said">${markdownView(item.text)}</div>`;
     case 'thinking':
       return html`<details><summary>Show thoughts</summary><div class="said">${textView(item.text)}</div></details>`;
     case 'output':

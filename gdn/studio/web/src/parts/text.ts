@@ -74,7 +74,8 @@ export function pieces(text: string): Piece[] {
   return out;
 }
 
-function httpAddress(address: string): string | null {
+/** The address, if it may be opened: of http or https, and without a password. */
+export function httpAddress(address: string): string | null {
   try {
     const url = new URL(address);
     const isOpen = (url.protocol === 'http:' || url.protocol === 'https:') && url.username === '' && url.password === '';

@@ -2,6 +2,7 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import type { ApiError } from '../api.js';
+import { addressOf } from '../router.js';
 import { studio } from '../studio.js';
 import type { Checkpoint, Json } from '../types.js';
 import { ago, bytes, timeOf } from './figures.js';
@@ -65,8 +66,8 @@ export function damageView(why: string): TemplateResult {
 }
 
 /** A link to a conversation. */
-export function conversationLink(instanceKey: string): TemplateResult {
-  return html`<a href=${studio.href('conversation', instanceKey)} class="name">${oneLine(instanceKey)}</a>`;
+export function conversationLink(instanceKey: string, workspaceId = studio.workspaceId): TemplateResult {
+  return html`<a href=${addressOf(workspaceId, 'conversation', instanceKey)} class="name">${oneLine(instanceKey)}</a>`;
 }
 
 /** How something stands, as a word with a color. */

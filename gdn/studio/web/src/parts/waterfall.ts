@@ -7,6 +7,8 @@ import { oneLine } from './text.js';
 import { rowByKey, scrollTo } from './virtual.js';
 
 const ROW_PX = 20;
+/** So few spans need no scrolling. */
+const FEW = 14;
 /** The part of the width that names take. */
 const NAMES_PART = 0.36;
 const INDENT_PX = 12;
@@ -40,7 +42,7 @@ export class WaterfallView extends LitElement {
 
   protected override render(): TemplateResult {
     const height = this.waterfall.spans.length * ROW_PX;
-    return html`<div class="waterfall" tabindex="0" role="group"
+    return html`<div class=${this.waterfall.spans.length <= FEW ? 'waterfall few' : 'waterfall'} tabindex="0" role="group"
       aria-label="Waterfall; up and down select a span, described below" @scroll=${this.#redraw}
       @keydown=${(event: KeyboardEvent) => this.#key(event)} @click=${(event: MouseEvent) => this.#click(event)}>
       <canvas aria-hidden="true"></canvas>

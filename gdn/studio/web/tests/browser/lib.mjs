@@ -2,7 +2,7 @@
 // by lines: it prints `ready <what>` and waits for one. It exits with 0 if all went well, else with 1 and the reason on
 // stderr.
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
@@ -44,7 +44,12 @@ export function launch() {
   return chromium.launch({
     executablePath: process.env.GOONDAN_CHROMIUM ?? '/usr/bin/chromium',
     headless: true,
-    args: [...(process.getuid?.() === 0 ? ['--no-sandbox'] : []), '--disable-background-networking'],
+    args: [
+      // A proxy of a test has a certificate that nobody trusts.
+      ...(url.startsWith('https:') ? ['--ignore-certificate-errors'] : []),
+      ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
+      '--disable-background-networking',
+    ],
   });
 }
 
@@ -111,8 +116,9 @@ export function pageNames(page) {
 export async function shot(page, name) {
   const folder = process.env.STUDIO_SHOTS;
   if (folder === undefined) return;
-  await mkdir(folder, { recursive: true });
-  await page.screenshot({ path: join(folder, `${name}.png`) });
+  const path = join(folder, `${name}.png`);
+  await mkdir(dirname(path), { recursive: true });
+  await page.screenshot({ path });
 }
 
 /** Presses Tab until the focus is at what the selector names. */

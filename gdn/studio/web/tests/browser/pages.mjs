@@ -1,7 +1,7 @@
 // Every page: by the keyboard alone, axe without findings, in light and in dark, and at 360 pixels without scrolling
 // sideways. `STUDIO_EXTRA` names more addresses, apart by spaces, such as `#/tasks/fix-the-login`. Screenshots go to
 // `STUDIO_SHOTS`. `STUDIO_READONLY=1` says that the session may not write: then no button that changes anything may be
-// there. Prints `ready pages`; any line continues.
+// there. Prints `ready pages`; any line continues. Prints `checked <part>` after each part, because all take a while.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { must, open, pageNames, ready, settled, shot, suite, tabTo, visit, watched } from './lib.mjs';
@@ -10,10 +10,15 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 const extra = (process.env.STUDIO_EXTRA ?? '').split(' ').filter((hash) => hash !== '');
 const isReadOnly = process.env.STUDIO_READONLY === '1';
 
+/** The check of all pages in a theme is reported in so many parts. */
+const PARTS = 4;
+
 /** Words on buttons that change something. */
 const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Request|Pin|Revert|Create a|Increase|Allow|Settle|Change|Comment|Save|Remove|Delete|Move)/;
 
 async function checkAxe(page, where) {
+  // A button below the header of the frame would count as obscured.
+  await page.evaluate(() => window.scrollTo(0, 0));
   // The page may not evaluate texts; the protocol of the browser may.
   await page.evaluate(axeSource);
   const results = await page.evaluate(() =>
@@ -89,15 +94,21 @@ await suite('pages', async (browser) => {
     }
   }
 
+  console.log('checked keyboard');
+
   for (const scheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
-    for (const hash of [...names.map((name) => `#/${name}`), ...extra]) {
+    const all = [...names.map((name) => `#/${name}`), ...extra];
+    for (const [at, hash] of all.entries()) {
+      const part = Math.floor((at * PARTS) / all.length);
+      if (part > Math.floor(((at - 1) * PARTS) / all.length) && at > 0) console.log(`checked part ${part} in ${scheme}`);
       await visit(page, hash);
       await settled(page);
       for (const summary of await page.$$('main details:not([open]) > summary')) await summary.click();
       await checkAxe(page, `${hash} in ${scheme}`);
       await shot(page, `${hash.replace(/[^a-z0-9-]+/gi, '_').replace(/^_/, '')}-${scheme}`);
     }
+    console.log(`checked part ${PARTS} in ${scheme}`);
   }
 
   await page.setViewportSize({ width: 360, height: 740 });
@@ -107,6 +118,7 @@ await suite('pages', async (browser) => {
     await checkShape(page, `${hash} at 360 pixels`);
     await shot(page, `${hash.replace(/[^a-z0-9-]+/gi, '_').replace(/^_/, '')}-narrow`);
   }
+  console.log('checked narrow');
   await page.setViewportSize({ width: 1280, height: 860 });
   await visit(page, '#/needs');
   await settled(page);

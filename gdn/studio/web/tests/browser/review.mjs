@@ -23,8 +23,22 @@ await suite('review', async (browser) => {
   if ((await long.count()) > 0) {
     must((await long.locator('tr').count()) === 0, 'the lines of a long file are shown before it is unfolded');
     await long.locator('summary').click();
-    await long.locator('tr.added').nth(599).waitFor();
+    // Only the lines near the visible ones are in the document; the End key leads to the last one.
+    await long.locator('td button').first().focus();
+    await page.keyboard.press('End');
+    await page.waitForFunction(() => document.activeElement?.textContent === '600');
+    must((await long.locator('tr.added').count()) < 600, 'all lines of a long file are in the document');
   }
+
+  // The tree leads to a file, and back.
+  await page.locator('.tree button', { hasText: 'a.rs' }).press('Enter');
+  await page.waitForFunction(() => document.activeElement?.closest('details')?.dataset.file === 'src/a.rs');
+  // In two columns, a line stands beside the one that replaces it.
+  await page.getByText('Side by side', { exact: true }).press('Enter');
+  const beside = file(page, 'src/a.rs').locator('tr', { has: page.locator('td.removed') });
+  must((await beside.locator('td.added').count()) === 2, 'the new line is not beside the old one');
+  await page.getByText('Unified', { exact: true }).press('Enter');
+  await added.locator('tr.added').nth(2).waitFor();
 
   // With the keyboard: Tab to the lines of the file, the arrow keys to a line, Enter.
   await page.evaluate(() => document.querySelector('details[data-file="src/b.rs"] > summary').focus());

@@ -5,7 +5,7 @@ import { must, settled, shot, suite, url, visit, watched, WAIT_MS } from './lib.
 
 const total = Number(process.env.STUDIO_TOTAL ?? 10_000);
 const ROWS_MAX = 60;
-const PAGE_GZIP_BYTES_MAX = 60_000;
+const PAGE_GZIP_BYTES_MAX = 200_000;
 const LAYOUT_MS_MAX = 500;
 
 await suite('scale', async (browser) => {

@@ -45,12 +45,20 @@ test('a trace is laid out below what caused what', () => {
 });
 
 test('ten thousand spans are laid out in time, and none is lost', () => {
+  const tookMs = (events) => {
+    const tries = [1, 2, 3].map(() => {
+      const beganMs = performance.now();
+      waterfallOf(events);
+      return performance.now() - beganMs;
+    });
+    return Math.min(...tries);
+  };
   const events = longTrace(10_000);
-  const beganMs = performance.now();
+  const [few, many] = [tookMs(longTrace(1_000)), tookMs(events)];
   const waterfall = waterfallOf(events);
-  const tookMs = performance.now() - beganMs;
   assert.equal(waterfall.spans.length, 10_000);
-  assert.ok(tookMs < 500, `${tookMs} ms`);
+  // Ten times the work; a hundred times if each span looked at all others.
+  assert.ok(many < 50 * few, `${few} ms for a thousand, ${many} ms for ten thousand`);
   for (const span of waterfall.spans) {
     const { left, width } = barOf(span, waterfall);
     assert.ok(left >= 0 && left + width <= 1 + 1e-9 && width > 0);

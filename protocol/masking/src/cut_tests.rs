@@ -14,9 +14,9 @@ const VALUE: &str = "qz\"/Q\u{20ac}\n%+é😀W";
 /// Filler after the value.
 const BEHIND: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-fn masks() -> Masks {
-    let masks = Masks::default();
-    masks.add_values(&[VALUE]);
+fn masks() -> MaskTable {
+    let mut masks = MaskTable::default();
+    masks.add(&[VALUE]).unwrap();
     masks
 }
 
@@ -70,7 +70,7 @@ fn without_marks(text: &str) -> String {
 }
 
 /// Masks both parts of a line that is cut within its first `length` bytes.
-fn masked_in_parts(masks: &Masks, line: &str, length: usize) -> String {
+fn masked_in_parts(masks: &MaskTable, line: &str, length: usize) -> String {
     let bytes = line.as_bytes();
     let cut = masks.cut_beside_values(bytes.get(..length).unwrap());
     assert!(cut > 0 && cut <= length, "{cut} of {length}");
@@ -83,7 +83,7 @@ fn masked_in_parts(masks: &Masks, line: &str, length: usize) -> String {
 }
 
 /// Tests every length at which a line may be cut.
-fn look_everywhere(masks: &Masks, (before, written, behind): (&str, &str, &str)) {
+fn look_everywhere(masks: &MaskTable, (before, written, behind): (&str, &str, &str)) {
     let line = format!("{before}{written}{behind}");
     let expected = without_marks(&format!("{before}{MASK}{behind}"));
     assert_eq!(without_marks(&masks.text(&line)), expected, "{line}");

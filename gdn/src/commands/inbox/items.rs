@@ -1,0 +1,505 @@
+//! Everything that needs a person, in every workspace of a daemon or in one.
+
+use goondan_protocol::budget::{BudgetPeriod, BudgetState};
+use goondan_protocol::control::{
+    ApprovalInfo, BLOCKED_BY_APPROVAL, EventInfo, ListApprovals, ListEvents, ListProposals,
+    ListQuestions, ListTasks, ListUnknownCalls, ListWaitingChangesets, ListWorkspaces,
+    ProposalInfo, ProposalState, QuestionInfo, ReadUsage, SandboxRef, TaskInfo, UnknownCallInfo,
+    UsageGrouping, WaitingChangeset, WorkspaceInfo, WorkspacePermission,
+};
+use goondan_protocol::ids::{
+    ApprovalId, ChangesetId, EventId, InstanceKey, QuestionId, ToolCallId, WorkspaceId,
+};
+use goondan_protocol::task::TaskId;
+use goondan_protocol::time::Timestamp;
+use serde::Serialize;
+
+use crate::client::{CallError, Client};
+use crate::commands::health;
+use crate::context::Context;
+use crate::output::text::{self, shell_quoted};
+
+/// Part of a budget from which it is listed, in percent.
+const NEARLY_SPENT_PERCENT: u64 = 90;
+
+/// Something that needs a person.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::commands) struct InboxItem {
+    pub(super) kind: &'static str,
+    pub(super) workspace_id: WorkspaceId,
+    /// Identifies it within its kind and workspace.
+    pub(super) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) conversation: Option<InstanceKey>,
+    /// The agent, connection or program that asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
+    /// Time at which the default applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<Timestamp>,
+    /// The decision, on one line.
+    pub(super) subject: String,
+    /// What happens without a decision.
+    pub(super) default: &'static str,
+    /// Commands that decide it.
+    pub(super) commands: Vec<String>,
+    #[serde(skip)]
+    pub(super) target: Target,
+}
+
+/// Names of the subject of an item, as the control API takes them.
+#[derive(Debug, Clone)]
+pub(in crate::commands) enum Target {
+    Approval(ApprovalId),
+    Question(QuestionId),
+    Task(TaskId),
+    Proposal(SandboxRef),
+    Changeset(InstanceKey, ChangesetId),
+    UnknownCall(InstanceKey, ToolCallId),
+    ParkedEvent(InstanceKey, EventId),
+    Permission(WorkspacePermission),
+    /// Decided elsewhere: the item's commands show where.
+    Elsewhere,
+}
+
+/// All items, and what could not be read.
+#[derive(Debug, Default)]
+pub(in crate::commands) struct Inbox {
+    /// Longest wait first; those of unknown age are last.
+    pub(in crate::commands) items: Vec<InboxItem>,
+    pub(in crate::commands) failures: Vec<String>,
+}
+
+/// Reads the items of one workspace, or of all.
+pub(in crate::commands) async fn read(
+    client: &mut Client,
+    only: Option<&WorkspaceId>,
+    context: &Context,
+) -> Result<Inbox, CallError> {
+    let mut reader = Reader {
+        context,
+        inbox: Inbox::default(),
+    };
+    let workspaces = client
+        .all(ListWorkspaces {
+            workspace_id: only.cloned(),
+            ..ListWorkspaces::default()
+        })
+        .await?;
+    let approvals = client
+        .all(ListApprovals {
+            workspace_id: only.cloned(),
+            ..ListApprovals::default()
+        })
+        .await;
+    for info in reader.unless_refused(approvals)? {
+        reader.approval(info);
+    }
+    let questions = client
+        .all(ListQuestions {
+            workspace_id: only.cloned(),
+            ..ListQuestions::default()
+        })
+        .await;
+    for info in reader.unless_refused(questions)? {
+        reader.question(info);
+    }
+    let calls = client
+        .all(ListUnknownCalls {
+            workspace_id: only.cloned(),
+            ..ListUnknownCalls::default()
+        })
+        .await;
+    for info in reader.unless_refused(calls)? {
+        reader.unknown_call(info);
+    }
+    let tasks = client
+        .all(ListTasks {
+            workspace_id: only.cloned(),
+            needs_me: true,
+            ..ListTasks::default()
+        })
+        .await;
+    let tasks = reader.unless_refused(tasks)?;
+    for workspace in &workspaces {
+        reader.workspace(workspace);
+        let id = &workspace.workspace_id;
+        if workspace.parked_events > 0 {
+            let parked = client
+                .all(ListEvents {
+                    workspace_id: id.clone(),
+                    instance_key: None,
+                    parked: true,
+                    after: None,
+                    limit: None,
+                })
+                .await;
+            for info in reader.unless_refused(parked)? {
+                reader.parked_event(id, info);
+            }
+        }
+        let proposals = client
+            .all(ListProposals {
+                workspace_id: id.clone(),
+                run_id: None,
+                after: None,
+                limit: None,
+            })
+            .await;
+        // The proposal of a task is decided with the task.
+        let is_of_task = |info: &ProposalInfo| {
+            let run = info.at.run_id.as_str();
+            tasks.iter().any(|task| task.task_id.as_str() == run)
+        };
+        for info in reader.unless_refused(proposals)? {
+            if info.state == ProposalState::Open && !is_of_task(&info) {
+                reader.proposal(id, info);
+            }
+        }
+        let changesets = waiting_changesets(client, id).await;
+        for waiting in reader.unless_refused(changesets)? {
+            reader.changeset(id, waiting);
+        }
+    }
+    for info in tasks {
+        // The pending call is listed itself.
+        if info.blocked_by.as_deref() != Some(BLOCKED_BY_APPROVAL) {
+            reader.task(info);
+        }
+    }
+    let usage = client
+        .query(ReadUsage {
+            workspace_id: only.cloned(),
+            by: UsageGrouping::Agent,
+            since: None,
+            after: None,
+            limit: Some(1),
+        })
+        .await;
+    let budgets = reader.unless_refused(usage.map(|usage| usage.budgets))?;
+    for state in budgets {
+        reader.budget(&state);
+    }
+    let mut inbox = reader.inbox;
+    inbox
+        .items
+        .sort_by_key(|item| (item.since.is_none(), item.since));
+    Ok(inbox)
+}
+
+async fn waiting_changesets(
+    client: &mut Client,
+    id: &WorkspaceId,
+) -> Result<Vec<WaitingChangeset>, CallError> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let list = ListWaitingChangesets {
+            workspace_id: id.clone(),
+            after: after.take(),
+            limit: None,
+        };
+        let page = client.query(list).await?;
+        found.extend(page.changesets);
+        after = page.next;
+        if after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+struct Reader<'c> {
+    context: &'c Context,
+    inbox: Inbox,
+}
+
+impl Reader<'_> {
+    /// The items of a list. A refused list is reported beside the others; a lost connection is a failure.
+    fn unless_refused<T>(&mut self, list: Result<Vec<T>, CallError>) -> Result<Vec<T>, CallError> {
+        match list {
+            Err(CallError::Refused(refused)) => {
+                self.inbox.failures.push(refused.message);
+                Ok(Vec::new())
+            }
+            list => list,
+        }
+    }
+
+    fn add(&mut self, item: InboxItem) {
+        self.inbox.items.push(item);
+    }
+
+    /// Commands about a workspace.
+    fn commands<const N: usize>(&self, id: &WorkspaceId, commands: [String; N]) -> Vec<String> {
+        let about = |command| format!("--workspace {id} {command}");
+        let commands = commands.into_iter().map(about);
+        commands
+            .map(|command| self.context.daemon_command(&command))
+            .collect()
+    }
+
+    fn approval(&mut self, info: ApprovalInfo) {
+        let id = &info.approval_id;
+        let commands = [
+            format!("inbox approve {id}"),
+            format!("inbox deny {id} --reason '…'"),
+        ];
+        let item = InboxItem {
+            kind: "approval",
+            commands: self.commands(&info.workspace_id, commands),
+            id: id.to_string(),
+            conversation: Some(info.instance_key),
+            from: Some(info.agent_name.to_string()),
+            since: Some(info.asked_at),
+            until: None,
+            subject: format!("{} {}", info.tool_name, info.summary),
+            default: "the call waits",
+            target: Target::Approval(info.approval_id),
+            workspace_id: info.workspace_id,
+        };
+        self.add(item);
+    }
+
+    fn question(&mut self, info: QuestionInfo) {
+        let id = &info.question_id;
+        let commands = [
+            format!("inbox question answer {id} --set NAME=VALUE"),
+            format!("inbox question decline {id}"),
+        ];
+        let item = InboxItem {
+            kind: "question",
+            commands: self.commands(&info.workspace_id, commands),
+            id: id.to_string(),
+            conversation: Some(info.instance_key),
+            from: Some(info.source.in_words()),
+            since: Some(info.asked_at),
+            until: Some(info.expires_at),
+            subject: info.message,
+            default: "the call continues without an answer",
+            target: Target::Question(info.question_id),
+            workspace_id: info.workspace_id,
+        };
+        self.add(item);
+    }
+
+    fn unknown_call(&mut self, info: UnknownCallInfo) {
+        let (key, call) = (&info.instance_key, &info.tool_call_id);
+        let key_word = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+        let commands = [
+            format!("conversation history {key_word}"),
+            format!("inbox settle {key_word} {call} --note '…'"),
+        ];
+        let item = InboxItem {
+            kind: "unknownCall",
+            commands: self.commands(&info.workspace_id, commands),
+            id: call.to_string(),
+            conversation: Some(key.clone()),
+            from: Some(info.agent_name.to_string()),
+            since: Some(info.at),
+            until: None,
+            subject: format!("{}: {}", info.tool_name, info.detail),
+            default: "the call is not repeated",
+            target: Target::UnknownCall(info.instance_key, info.tool_call_id),
+            workspace_id: info.workspace_id,
+        };
+        self.add(item);
+    }
+
+    fn parked_event(&mut self, workspace_id: &WorkspaceId, info: EventInfo) {
+        let id = &info.event_id;
+        let commands = [format!("event retry {id}"), format!("event drop {id}")];
+        let reason = info.reason.unwrap_or_default();
+        let item = InboxItem {
+            kind: "parkedEvent",
+            commands: self.commands(workspace_id, commands),
+            id: id.to_string(),
+            conversation: Some(info.instance_key.clone()),
+            from: Some(info.agent_name.to_string()),
+            since: Some(info.since),
+            until: None,
+            subject: format!("{reason}; input: {}", info.input),
+            default: "the conversation continues without it",
+            target: Target::ParkedEvent(info.instance_key, info.event_id),
+            workspace_id: workspace_id.clone(),
+        };
+        self.add(item);
+    }
+
+    fn proposal(&mut self, workspace_id: &WorkspaceId, info: ProposalInfo) {
+        let SandboxRef { run_id, agent_id } = &info.at;
+        let commands = [
+            format!("proposal apply {run_id} {agent_id}"),
+            format!("proposal reject {run_id} {agent_id} --reason '…'"),
+        ];
+        let changes = text::count(info.changed_files, "changed file");
+        let item = InboxItem {
+            kind: "proposal",
+            commands: self.commands(workspace_id, commands),
+            id: format!("{run_id}/{agent_id}"),
+            conversation: None,
+            from: Some(agent_id.to_string()),
+            since: Some(info.created_at),
+            until: None,
+            subject: format!("{changes}: {}", info.notes),
+            default: "the project stays unchanged",
+            target: Target::Proposal(info.at),
+            workspace_id: workspace_id.clone(),
+        };
+        self.add(item);
+    }
+
+    fn changeset(&mut self, workspace_id: &WorkspaceId, waiting: WaitingChangeset) {
+        let key = shell_quoted(waiting.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+        let id = &waiting.changeset.changeset_id;
+        let commands = [
+            format!("conversation bundle approve {id} --key {key}"),
+            format!("conversation bundle reject {id} --key {key} --reason '…'"),
+        ];
+        let changeset = &waiting.changeset;
+        let message = [changeset.message.clone(), changeset.summary.join("; ")];
+        let message: Vec<String> = message.into_iter().filter(|it| !it.is_empty()).collect();
+        let item = InboxItem {
+            kind: "changeset",
+            commands: self.commands(workspace_id, commands),
+            id: id.to_string(),
+            conversation: Some(waiting.instance_key.clone()),
+            from: Some(waiting.agent_name.to_string()),
+            since: Some(changeset.opened_at),
+            until: None,
+            subject: message.join(": "),
+            default: "the agent keeps its configuration",
+            target: Target::Changeset(waiting.instance_key, waiting.changeset.changeset_id),
+            workspace_id: workspace_id.clone(),
+        };
+        self.add(item);
+    }
+
+    fn task(&mut self, info: TaskInfo) {
+        let id = &info.task_id;
+        let commands = [format!("task show {id}")];
+        let reason = info.damaged.or(info.blocked_by).or(info.warning);
+        let reason = reason.unwrap_or_else(|| info.status.as_str().to_owned());
+        let phase = match info.total_phases {
+            0 => String::new(),
+            total => format!(", phase {} of {total}", info.current_phase),
+        };
+        let item = InboxItem {
+            kind: "task",
+            commands: self.commands(&info.workspace_id, commands),
+            id: id.to_string(),
+            conversation: None,
+            from: Some(info.agent.to_string()),
+            since: info.updated_at,
+            until: None,
+            subject: format!("{}: {reason}{phase}", info.title),
+            default: "the task waits",
+            target: Target::Task(info.task_id),
+            workspace_id: info.workspace_id,
+        };
+        self.add(item);
+    }
+
+    /// Items that the workspace itself reports.
+    fn workspace(&mut self, workspace: &WorkspaceInfo) {
+        let id = &workspace.workspace_id;
+        let item = |kind, about: &str, subject: String, default, commands| InboxItem {
+            kind,
+            workspace_id: id.clone(),
+            id: about.to_owned(),
+            conversation: None,
+            from: None,
+            since: None,
+            until: None,
+            subject,
+            default,
+            commands,
+            target: Target::Elsewhere,
+        };
+        let mut items = Vec::new();
+        if let Some(problem) = &workspace.problem {
+            let root = workspace.project_root.to_string_lossy();
+            let root = shell_quoted(&root).unwrap_or_else(|| "DIR".to_owned());
+            let default = match workspace.last_known_good {
+                true => "the last known good configuration runs",
+                false => "the project does not run",
+            };
+            let validate = self
+                .context
+                .daemon_command(&format!("--project {root} validate"));
+            let message = problem.message.clone();
+            items.push(item(
+                "configuration",
+                "configuration",
+                message,
+                default,
+                vec![validate],
+            ));
+        }
+        for process in &workspace.unhealthy {
+            let commands = self.commands(id, ["ps".to_owned(), "logs --level warn".to_owned()]);
+            let subject = health::told(process);
+            let default = "the daemon tries again";
+            items.push(item("process", &process.name, subject, default, commands));
+        }
+        for app in &workspace.consents {
+            let name = app.strip_prefix("OAuthApp/").unwrap_or(app);
+            let commands = self.commands(id, [format!("secret oauth login {name}")]);
+            let subject = format!("{app} requires a login");
+            let default = "what needs the token waits";
+            items.push(item("login", name, subject, default, commands));
+        }
+        for permission in &workspace.undecided_permissions {
+            let name = permission.as_str();
+            let commands = [
+                format!("workspace permission allow {name}"),
+                format!("workspace permission deny {name}"),
+            ];
+            let commands = self.commands(id, commands);
+            let subject = format!("the project can use the permission `{name}`");
+            let default = "the permission is not granted";
+            items.push(InboxItem {
+                target: Target::Permission(*permission),
+                ..item("permission", name, subject, default, commands)
+            });
+        }
+        self.inbox.items.extend(items);
+    }
+
+    fn budget(&mut self, state: &BudgetState) {
+        let taken = state.spent.percent_of(state.limit);
+        if taken < NEARLY_SPENT_PERCENT {
+            return;
+        }
+        let whose = match (&state.instance_key, &state.agent_name) {
+            (Some(key), _) => format!("conversation {key}"),
+            (None, Some(agent)) => format!("agent {agent}"),
+            (None, None) => "workspace".to_owned(),
+        };
+        let default = match state.period {
+            BudgetPeriod::Ever => "models are not called once it is exhausted",
+            BudgetPeriod::Day => {
+                "models are not called until the next day (UTC) once it is exhausted"
+            }
+        };
+        let commands = ["usage".to_owned(), "config reload".to_owned()];
+        let item = InboxItem {
+            kind: "budget",
+            commands: self.commands(&state.workspace_id, commands),
+            workspace_id: state.workspace_id.clone(),
+            id: whose.clone(),
+            conversation: state.instance_key.clone(),
+            from: None,
+            since: None,
+            until: None,
+            subject: format!(
+                "{taken} % of the budget of {whose} is spent; raise `budgets` in goondan.yaml"
+            ),
+            default,
+            target: Target::Elsewhere,
+        };
+        self.add(item);
+    }
+}

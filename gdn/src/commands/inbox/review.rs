@@ -1,0 +1,244 @@
+//! The inbox on a terminal: one item after another, each decided with a key.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead as _};
+
+use goondan_protocol::question::QuestionForm;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+
+use super::decisions::{self, Choice, Entered, Key};
+use super::details::{self, Subject};
+use super::items::{self, InboxItem, Target};
+use super::shown;
+use crate::commands::question;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::style;
+use goondan_protocol::ids::WorkspaceId;
+
+/// A key that the user pressed.
+enum Pressed {
+    Decide(Choice, &'static str),
+    Skip,
+    Quit,
+}
+
+/// Shows the items one by one until all were seen or the user quits. Items that arrive in the meantime follow.
+pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let mut seen = HashSet::new();
+    let mut decided = 0_u64;
+    let mut skipped = 0_u64;
+    loop {
+        let mut client = context.connect().await?;
+        let inbox = items::read(&mut client, only, context).await?;
+        super::tell_of_failures(&inbox, context);
+        let key_of = |item: &InboxItem| (item.kind, item.workspace_id.clone(), item.id.clone());
+        let new: Vec<&InboxItem> = inbox
+            .items
+            .iter()
+            .filter(|item| !seen.contains(&key_of(item)))
+            .collect();
+        let total = new.len();
+        let Some(item) = new.into_iter().next() else {
+            break;
+        };
+        seen.insert(key_of(item));
+        let details = match details::read(&mut client, item, output.canvas(), context).await {
+            Ok(details) => details,
+            // Someone else decided it in the meantime.
+            Err(failure) => {
+                output.failure(&failure);
+                continue;
+            }
+        };
+        let count = format!("{total} to decide");
+        output.data(format!("\n{}", output.out.paint(style::FAINT, &count)))?;
+        output.data(shown::item(item, Some(&details.text), None, context))?;
+        let keys = decisions::keys(item, &details.subject);
+        match press(keys, context)? {
+            Pressed::Quit => {
+                skipped += 1;
+                break;
+            }
+            Pressed::Skip => skipped += 1,
+            Pressed::Decide(choice, name) => {
+                let Some(entered) = enter(item, &details.subject, choice, context)? else {
+                    skipped += 1;
+                    continue;
+                };
+                // The connection may have ended while the user was thinking.
+                let mut client = context.connect().await?;
+                let subject = &details.subject;
+                let carried_out =
+                    decisions::decide(&mut client, item, subject, choice, entered, context).await;
+                match carried_out {
+                    Ok(done) => {
+                        decided += 1;
+                        output.data(output.out.paint(style::GOOD, &done))?;
+                    }
+                    Err(failure) => {
+                        output.note(format!("Could not {name} it:"));
+                        output.failure(&failure);
+                    }
+                }
+            }
+        }
+    }
+    match (decided, skipped) {
+        (0, 0) => output.data("Nothing needs you."),
+        (decided, 0) => output.data(format!("{decided} decided. Nothing else needs you.")),
+        (decided, skipped) => output.data(format!(
+            "{decided} decided, {skipped} left. List: {}",
+            context.command("inbox --list")
+        )),
+    }
+}
+
+/// Asks for a key that is offered.
+fn press(keys: &[Key], context: &Context) -> Result<Pressed, Failure> {
+    let output = context.output;
+    let offered = keys.iter().map(|(key, _, name)| format!("{key} {name}"));
+    let offered: Vec<String> = offered
+        .chain(["s skip".to_owned(), "q quit".to_owned()])
+        .collect();
+    output.prompt(&format!("{}: ", offered.join(", ")));
+    let pressed = loop {
+        match read_key()? {
+            None | Some('q') => break Pressed::Quit,
+            Some('s' | ' ') => break Pressed::Skip,
+            Some(other) => {
+                if let Some((_, choice, name)) = keys.iter().find(|(key, ..)| *key == other) {
+                    break Pressed::Decide(*choice, name);
+                }
+            }
+        }
+    };
+    output.prompt(match &pressed {
+        Pressed::Quit => "quit\n",
+        Pressed::Skip => "skip\n",
+        Pressed::Decide(_, name) => name,
+    });
+    if matches!(pressed, Pressed::Decide(..)) {
+        output.prompt("\n");
+    }
+    Ok(pressed)
+}
+
+/// Keeps the terminal in raw mode, in which a key arrives without Enter.
+struct RawMode;
+
+impl RawMode {
+    fn enter() -> io::Result<Self> {
+        enable_raw_mode()?;
+        Ok(Self)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // After a hang-up, the terminal is gone and needs no restore.
+        drop(disable_raw_mode());
+    }
+}
+
+/// Next character; none for Ctrl-C, Ctrl-D, Esc and a closed terminal.
+fn read_key() -> io::Result<Option<char>> {
+    let _raw = RawMode::enter()?;
+    loop {
+        let Event::Key(key) = event::read()? else {
+            continue;
+        };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        match key.code {
+            KeyCode::Esc => return Ok(None),
+            KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(None),
+            KeyCode::Char(char) => return Ok(Some(char.to_ascii_lowercase())),
+            _ => {}
+        }
+    }
+}
+
+/// Asks for the text or the fields of a decision; none if the user enters none where one is required.
+fn enter(
+    item: &InboxItem,
+    subject: &Subject,
+    choice: Choice,
+    context: &Context,
+) -> Result<Option<Entered>, Failure> {
+    let output = context.output;
+    let mut entered = Entered::default();
+    match (&item.target, choice, subject) {
+        (Target::Question(_), Choice::Answer, Subject::Form(form)) => {
+            return fields(form, context);
+        }
+        (_, Choice::Answer | Choice::Rework, _) => {
+            output.prompt(match choice {
+                Choice::Rework => "Requested changes: ",
+                _ => "Answer: ",
+            });
+            entered.text = line()?;
+            if entered.text.is_empty() {
+                return Ok(None);
+            }
+        }
+        (Target::Approval(_) | Target::Proposal(_) | Target::Changeset(..), Choice::No, _) => {
+            output.prompt("Reason (optional): ");
+            entered.text = line()?;
+        }
+        (Target::UnknownCall(..), Choice::Yes, _) => {
+            output.prompt("Finding, for the audit log (optional): ");
+            entered.text = line()?;
+        }
+        _ => {}
+    }
+    Ok(Some(entered))
+}
+
+/// Asks for the fields of a form, until each fits. An empty line takes the default value, or leaves an optional field
+/// out.
+fn fields(form: &QuestionForm, context: &Context) -> Result<Option<Entered>, Failure> {
+    let output = context.output;
+    let mut entered = Entered::default();
+    for field in form.fields() {
+        let takes = question::takes(&field.takes);
+        let default = field.default.as_ref().map(question::value_of);
+        let hint = match (&default, field.required) {
+            (Some(default), _) => format!("{takes}; Enter: {default}"),
+            (None, true) => takes,
+            (None, false) => format!("{takes}; Enter: none"),
+        };
+        loop {
+            output.prompt(&format!("{} ({hint}): ", field.name));
+            let text = line()?;
+            match (text.is_empty(), &field.default, field.required) {
+                (true, Some(default), _) => {
+                    entered.fields.insert(field.name.clone(), default.clone());
+                }
+                (true, None, true) => return Ok(None),
+                (true, None, false) => {}
+                (false, ..) => match field.read(&text) {
+                    Ok(value) => {
+                        entered.fields.insert(field.name.clone(), value);
+                    }
+                    Err(problem) => {
+                        output.note(format!("`{}` {problem}", field.name));
+                        continue;
+                    }
+                },
+            }
+            break;
+        }
+    }
+    Ok(Some(entered))
+}
+
+/// A line from the terminal, without surrounding spaces.
+fn line() -> Result<String, Failure> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
