@@ -46,7 +46,7 @@ fn compat_1_documented_agents_inherit_from_a_template() {
     assert_eq!(
         spec_of(&project, "reviewer"),
         json!({
-            "modelConfig": {"modelRef": "Model/main"},
+            "modelConfig": {"modelRef": "Model/draft"},
             "prompt": {"system": "Write well."},
             "tools": [
                 {"ref": base("bash"), "approve": "ask"}, base("file-system"), base("wait"),
