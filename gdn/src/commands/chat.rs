@@ -501,6 +501,7 @@ impl ChatSession<'_> {
             _ = interrupt.recv() => {
                 let message = "stopped waiting; the agent continues; Ctrl-C again cancels its turn";
                 self.left = Some(question.event_id().clone());
+                self.seen.leave(question.event_id());
                 return Err(question.left(Exit::Interrupted, message, self.context));
             }
             sent = self.answer(&question) => sent?,
@@ -534,6 +535,8 @@ impl ChatSession<'_> {
 
     /// Cancels the turn in progress or a queued event.
     async fn cancel(&mut self, event: EventId) -> Result<(), Failure> {
+        // Reported here.
+        self.seen.ask(event.clone());
         let mut client = self.connected(None).await?;
         let id = self.workspace.workspace_id.clone();
         let cancelled = cancel::cancel_event(&mut client, id, event, self.context).await;
@@ -599,6 +602,7 @@ impl ChatSession<'_> {
                 let message = "the daemon did not return";
                 return Err(match asking {
                     Some((_, question)) => {
+                        self.seen.leave(question.event_id());
                         question.left(Exit::ConnectionLost, message, self.context)
                     }
                     None => error.into(),

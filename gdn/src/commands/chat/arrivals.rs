@@ -101,6 +101,8 @@ pub(super) struct ChatProgress {
     since: Timestamp,
     last: Option<(MessageId, String)>,
     own: HashSet<EventId>,
+    /// Events of this chat whose reply it no longer waits for.
+    left: HashSet<EventId>,
     failed: HashSet<TurnId>,
 }
 
@@ -111,6 +113,7 @@ impl ChatProgress {
             since,
             last: None,
             own: HashSet::new(),
+            left: HashSet::new(),
             failed: HashSet::new(),
         }
     }
@@ -123,6 +126,13 @@ impl ChatProgress {
     /// Records an event of this chat, which shows the reply itself.
     pub(super) fn ask(&mut self, event_id: EventId) {
         self.own.insert(event_id);
+    }
+
+    /// Records that the chat no longer waits for the reply to its event: the reply is an arrival then.
+    pub(super) fn leave(&mut self, event_id: &EventId) {
+        if let Some(event_id) = self.own.take(event_id) {
+            self.left.insert(event_id);
+        }
     }
 
     pub(super) fn is_own(&self, event_id: &EventId) -> bool {
@@ -152,10 +162,12 @@ impl ChatProgress {
         }
         let mut is_own = false;
         let is_elsewhere = |message: &Message| {
-            if let Some(event_id) = event_of(message) {
-                is_own = self.own.contains(&event_id);
-            }
-            !is_own
+            let Some(event_id) = event_of(message) else {
+                return !is_own;
+            };
+            is_own = self.own.contains(&event_id);
+            // The person's own text is on the screen.
+            !is_own && !self.left.contains(&event_id)
         };
         let new = latest.into_iter().skip(new);
         new.filter(is_elsewhere).collect()
@@ -241,6 +253,21 @@ mod tests {
         let summed_up: VecDeque<Message> =
             [message("sum", None, 6), message("g", Some("e3"), 7)].into();
         assert_eq!(ids(&seen.take_new(summed_up)), ["g"]);
+    }
+
+    #[test]
+    fn steer_4_reply_that_is_no_longer_waited_for_is_an_arrival() {
+        let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
+        let mine = "mine".parse().unwrap();
+        seen.begin(&VecDeque::new());
+        seen.ask("mine".parse().unwrap());
+        seen.leave(&mine);
+        let all: VecDeque<Message> = [message("a", Some("mine"), 1), message("b", None, 2)].into();
+        assert_eq!(ids(&seen.take_new(all)), ["b"]);
+        assert!(seen.take_failed(Some(&mine), &"t1".parse().unwrap()));
+        // One that it cancels is reported by the cancellation.
+        seen.ask("mine".parse().unwrap());
+        assert!(!seen.take_failed(Some(&mine), &"t2".parse().unwrap()));
     }
 
     #[test]
