@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// Argument that stands for stdout.
+/// Argument that means stdout.
 const STDOUT: &str = "-";
 
 pub(super) async fn run(args: &IncidentExportArgs, context: &Context) -> Result<(), Failure> {
@@ -102,8 +102,8 @@ fn assembled(
     let agents = configuration.agents.iter();
     let agents = agents.filter(|(name, _)| names.contains(name));
     let agents: BTreeMap<_, _> = agents
-        .map(|(name, agent)| (name.clone(), redaction.definition(agent, &root)))
-        .collect();
+        .map(|(name, agent)| Ok((name.clone(), redaction.definition(agent, &root)?)))
+        .collect::<Result<_, Failure>>()?;
     let ran_with: BTreeSet<&String> = recording.turns.iter().flat_map(|it| &it.ran_with).collect();
     let ran_with: Vec<String> = ran_with.into_iter().cloned().collect();
     let mut notes = recording.notes;

@@ -104,7 +104,7 @@ pub(super) fn replay(
                     script.assignments.push(AgentAssignment {
                         workspace_id: workspace()?,
                         instance_key: instance_key.clone(),
-                        agent: redaction.masked(agent),
+                        agent: redaction.masked(agent)?,
                         work_dir: work_dir.clone(),
                         project_root: configuration.root.clone(),
                         egress_socket: None,

@@ -9,6 +9,8 @@ use goondan_protocol::message::Message;
 use serde_json::Value;
 
 use super::secrets::SecretText;
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Fields of a message that are texts of users, models and tools.
 const TEXTS: [&str; 2] = ["data", "metadata"];
@@ -48,16 +50,25 @@ impl Redaction {
     }
 
     /// An agent as JSON, masked. A path of the project begins with `{project}` instead of `root`.
-    pub(super) fn definition(&self, agent: &AgentDefinition, root: &str) -> Value {
-        let agent = serde_json::to_value(agent).unwrap_or_default();
-        self.masks.value(without_root(agent, root))
+    pub(super) fn definition(&self, agent: &AgentDefinition, root: &str) -> Result<Value, Failure> {
+        let value = serde_json::to_value(agent).map_err(|error| unmaskable(agent, &error))?;
+        Ok(self.masks.value(without_root(value, root)))
     }
 
     /// An agent for the engine: masked, because the recording is, too.
-    pub(super) fn masked(&self, agent: &AgentDefinition) -> AgentDefinition {
-        let value = serde_json::to_value(agent).unwrap_or_default();
-        serde_json::from_value(self.masks.value(value)).unwrap_or_else(|_| agent.clone())
+    pub(super) fn masked(&self, agent: &AgentDefinition) -> Result<AgentDefinition, Failure> {
+        let masked = serde_json::to_value(agent).map(|value| self.masks.value(value));
+        masked
+            .and_then(serde_json::from_value)
+            .map_err(|error| unmaskable(agent, &error))
     }
+}
+
+/// A name or another fixed value of the configuration contains a secret value.
+fn unmaskable(agent: &AgentDefinition, error: &serde_json::Error) -> Failure {
+    let message = format!("cannot mask the secret values in agent `{}`", agent.name);
+    let hint = "choose secret values that do not occur in names of the configuration";
+    Failure::new(Exit::Conflict, message, hint).caused_by(Some(error))
 }
 
 fn without_root(value: Value, root: &str) -> Value {
