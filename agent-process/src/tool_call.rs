@@ -60,6 +60,15 @@ impl ToolOutcome {
         }
     }
 
+    /// Result that a conversation has recorded. How people saw it is not recorded.
+    pub fn recorded(result: ToolResult) -> Self {
+        Self {
+            is_error: result.is_error,
+            images: result.images,
+            ..Self::ok(result.text)
+        }
+    }
+
     /// Result of a call interrupted by a crash.
     pub fn interrupted() -> Self {
         Self {

@@ -286,14 +286,7 @@ fn run_tool<T: Tools>(
             key.step
         )));
     };
-    let outcome = ToolOutcome {
-        text: result.text,
-        is_error: result.is_error,
-        images: result.images,
-        has_failed: false,
-        is_unknown: false,
-        refusal: None,
-    };
+    let outcome = ToolOutcome::recorded(result);
     inputs.push_back(TurnEngineInput::ToolFinished { key, outcome });
     None
 }

@@ -370,15 +370,7 @@ impl<'a, T: Tools> Player<'a, T> {
             });
         };
         let at = self.time_of_result(&call.id).unwrap_or(self.clock);
-        let outcome = ToolOutcome {
-            text: result.text,
-            is_error: result.is_error,
-            images: result.images,
-            has_failed: false,
-            is_unknown: false,
-            // Reported when it happened; the turn goes on with the text.
-            refusal: None,
-        };
+        let outcome = ToolOutcome::recorded(result);
         let finished = TurnEngineInput::ToolFinished { key, outcome };
         self.inputs.push_back((at, finished));
         None
