@@ -183,7 +183,7 @@ pub const MATRIX_MISSED_EVENTS_MAX: usize = 1_000;
 /// Rooms of a Matrix account whose names and members are kept in memory.
 pub const MATRIX_ROOMS_MAX: usize = 1_000;
 
-/// Encrypted Matrix rooms that are known to have been told that they cannot be read. Of more, the
+/// Encrypted Matrix rooms that are known to have the notice about encryption. Of more, the
 /// latest.
 pub const MATRIX_ENCRYPTED_ROOMS_MAX: usize = 100;
 

@@ -2,7 +2,7 @@
 //!
 //! The homeserver keeps all messages. The position of the last processed answer is stored with the
 //! connection, after its events are on disk. Messages that are read again have the same events, by
-//! their IDs (`MSG-13`). End-to-end encryption is not supported: rooms that use it are told so once.
+//! their IDs (`MSG-13`). End-to-end encryption is not supported: rooms that use it get one notice.
 //!
 //! * `sync`: parses answers; `events`: from an event of a room to an event for an agent; `words`:
 //!   describes messages. Pure.
@@ -202,7 +202,7 @@ struct PollingRun<'a> {
     account: Option<Account>,
     /// The position after the last processed answer; `None` before the first start.
     position: Option<Position>,
-    /// Encrypted rooms that were told that they cannot be read.
+    /// Encrypted rooms that have the notice about it.
     encrypted: EncryptedRooms,
     rooms: Rooms,
     /// Invitations that are not accepted: the inviter of each room.
@@ -607,7 +607,7 @@ impl PollingRun<'_> {
         match self.matrix.api.send_event(room, notice, &content).await {
             Ok(_) => {}
             Err(error @ ApiError::Refused { .. }) => {
-                tracing::warn!(room, %error, "failed to tell a room that encryption is not supported");
+                tracing::warn!(room, %error, "failed to send the notice that encryption is not supported");
             }
             Err(error) => return Err(error),
         }

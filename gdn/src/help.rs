@@ -167,7 +167,7 @@ fn example(line: &str, columns: usize) -> Vec<String> {
     lines.collect()
 }
 
-/// Width from which the groups stand in two columns.
+/// Smallest width with two columns of groups.
 const TWO_COLUMNS_MIN: usize = 80;
 
 fn list_in(columns: usize, header: Style, literal: Style) -> String {

@@ -134,7 +134,7 @@ pub(crate) fn text(text: &str) -> String {
     out.replace("--instance ", "--conversation ")
 }
 
-/// The first word that is no global option: the command. `args` start after the program.
+/// The first word except global options: the command. `args` start after the program.
 pub(crate) fn first(args: impl IntoIterator<Item = String>) -> Option<String> {
     let mut args = args.into_iter();
     while let Some(word) = args.next() {

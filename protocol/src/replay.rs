@@ -50,7 +50,7 @@ impl fmt::Display for ShortDigest {
 pub struct ReplayScript {
     /// The agents, with the configuration to replay with. They have the same directories.
     pub assignments: Vec<AgentAssignment>,
-    /// Conversations, each with all messages that a turn of it needs, oldest first.
+    /// Conversations, each with all messages that its turns need, oldest first.
     pub conversations: Vec<Vec<Message>>,
     /// The turns.
     pub turns: Vec<ReplayTurn>,
@@ -83,13 +83,13 @@ pub struct ReplayOutput {
     pub turns: Vec<PlayedTurn>,
 }
 
-/// What the turn engine did in a turn.
+/// Actions of the turn engine in a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlayedTurn {
     /// The system prompt.
     pub prompt: ShortDigest,
-    /// The model and its parameters. The script of a scripted model is not part of it: the model
+    /// The model and its parameters. The script of a scripted model is elsewhere: the model
     /// plays it, and its replies are compared.
     pub model: ShortDigest,
     /// The steps, in order.
@@ -159,11 +159,11 @@ pub struct PlayedCall {
     pub arguments: ShortDigest,
     /// The beginning of the arguments.
     pub detail: String,
-    /// What happens with the call.
+    /// The fate of the call.
     pub fate: CallFate,
 }
 
-/// What happens with a call.
+/// The fate of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
 pub enum CallFate {

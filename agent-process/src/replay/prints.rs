@@ -40,7 +40,7 @@ impl PathNames {
         ShortDigest::of(&[&self.without_paths(prompt)])
     }
 
-    /// The tools by name, with a print of what the model is told about each.
+    /// The tools by name, with a print of the description that the model gets.
     pub(super) fn prints_of_tools(
         &self,
         catalog: &[CatalogEntry],

@@ -260,7 +260,7 @@ impl Actions {
     /// The content of an event that gives a message another text.
     fn edited(&self, text: &MatrixText, message: &str) -> Value {
         let new = self.content(text, None);
-        // Text for clients that do not know edits. Nobody is notified again.
+        // Text for clients that do not know edits. No notification is sent again.
         let fallback = MatrixText {
             plain: format!("* {}", text.plain),
             html: None,

@@ -316,7 +316,7 @@ fn to_message(
     }
 }
 
-/// Who wrote a message, from the account's view.
+/// Author of a message, from the account's view.
 fn author(event: &Value, around: &Surroundings<'_>) -> String {
     if is_own(event, around.account) {
         return "your message".to_owned();
@@ -326,7 +326,7 @@ fn author(event: &Value, around: &Surroundings<'_>) -> String {
         .name_of(text(event, "/sender").unwrap_or_default())
 }
 
-/// What a message says, in one line.
+/// The text of a message, in one line.
 fn quoted(event: &Value) -> Option<String> {
     spoken(text(event, "/type")?, content(event)).quoted()
 }

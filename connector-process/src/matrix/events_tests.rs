@@ -172,7 +172,7 @@ fn conn_1_mentions_of_older_clients_are_found_by_name() {
         assert_eq!(told.properties["isMention"], is_mention, "{body}");
         assert_eq!(told.input, input);
     }
-    // The name alone is no mention for newer clients.
+    // Newer clients need more than the name for a mention.
     let content = json!({"body": "about Goon Bot", "msgtype": "m.text", "m.mentions": {}});
     let (told, _) = told(&message(&content), &team(), &[]);
     assert_eq!(told.properties["isMention"], false);

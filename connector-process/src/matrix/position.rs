@@ -1,5 +1,5 @@
 //! State of a connection that survives restarts: the position in the homeserver's events, and the
-//! encrypted rooms that were told that they cannot be read.
+//! encrypted rooms that have the notice about it.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ impl Position {
     }
 }
 
-/// Rooms that were told; of more than [`MATRIX_ENCRYPTED_ROOMS_MAX`], the latest.
+/// Rooms that have the notice; of more than [`MATRIX_ENCRYPTED_ROOMS_MAX`], the latest.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct EncryptedRooms(VecDeque<String>);

@@ -212,7 +212,7 @@ mod tests {
             said("after"),
         ];
         assert_eq!(since_arrival(accepted, OWN).len(), 3);
-        // Another name is no arrival.
+        // A changed name is not an arrival.
         let named = vec![said("old"), member("join", Some("join")), said("after")];
         assert_eq!(since_arrival(named, OWN).len(), 3);
     }

@@ -15,7 +15,7 @@ use goondan_protocol::shell::shell_quoted;
 /// File of a project that can name another registry.
 const NPM_SETTINGS: &str = ".npmrc";
 
-/// Where a server is started.
+/// Place at which a server is started.
 #[derive(Clone, Copy)]
 pub(super) struct StartContext<'a> {
     pub(super) policy: &'a SandboxPolicy,

@@ -49,7 +49,7 @@ pub(crate) fn decompressed<'b>(
     let plain = match encoding.as_str() {
         "" | "identity" => return Ok(Cow::Borrowed(body)),
         "gzip" | "x-gzip" => read_up_to(bytes_max, MultiGzDecoder::new(body)),
-        // Many senders leave out the frame that the name stands for.
+        // Many senders leave out the zlib frame (RFC 9110, 8.4.1.2).
         "deflate" => read_up_to(bytes_max, ZlibDecoder::new(body))
             .or_else(|_no_frame| read_up_to(bytes_max, DeflateDecoder::new(body))),
         _ => return Err(RequestRejection::UnknownEncoding),

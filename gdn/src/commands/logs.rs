@@ -98,7 +98,7 @@ enum Level {
     Trace,
 }
 
-/// Value of `--process`: a kind of process, and the name of one of them.
+/// Value of `--process`: a kind of process, and a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProcessArg {
     kind: LogProcess,

@@ -93,6 +93,6 @@ codes! {
     MISSING_VARIABLE = "W_CONFIG_MISSING_VARIABLE";
     /// Note: a form of the bundle format 0.0.3 is used (`COMPAT-1`).
     OLDER_FORM = "N_CONFIG_OLDER_FORM";
-    /// Note: one of several Swarms, or a Connection of it, that does not run.
+    /// Note: one of several Swarms, or its Connection, does not run.
     IDLE_SWARM = "N_CONFIG_IDLE_SWARM";
 }

@@ -43,7 +43,7 @@ const PLACEHOLDER: &str = "{{";
 pub struct ImportedProject {
     /// Text of its `goondan.yaml`, in the short form.
     pub yaml: String,
-    /// What was left out or needs a person, in the order of the file.
+    /// Parts that were left out or need a person, in the order of the file.
     pub notes: Vec<ImportNote>,
 }
 

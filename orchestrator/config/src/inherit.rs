@@ -281,7 +281,7 @@ fn inherit_place(spec: &YamlNode) -> SourceLocation {
     at(spec, &[INHERIT]).map_or(spec.place, |it| it.place)
 }
 
-/// Problem of Agents that inherit from each other; reported once, for the first of them by name.
+/// Problem of Agents that inherit from each other; reported once, for the first by name.
 fn circle(names: &[&str], start: usize, name: &str, spec: &YamlNode) -> LineageError {
     let circle = names.get(start..).unwrap_or_default();
     if circle.iter().min() != Some(&name) {

@@ -398,7 +398,7 @@ impl Schedules {
         let at = &requester.at;
         self.check_usable(fleet, at)?;
         let calendar = self.calendar_mut(at);
-        // What a person was promised is not the agent's to remove.
+        // An agent cannot remove the schedules of a person.
         let is_own = |calendar: &Calendar| {
             let record = calendar.book.get(&schedule_id);
             record.is_some_and(|record| !record.by_person)

@@ -215,7 +215,7 @@ fn parts(value: &str) -> BTreeSet<&str> {
     lines.chain([value, value.trim()]).collect()
 }
 
-/// The search patterns of a form: itself, and pieces of it if it can be split when every byte is
+/// The search patterns of a form: itself, and its pieces if it can be split when every byte is
 /// escaped.
 fn with_pieces(form: String) -> Vec<String> {
     let mut found_by = Vec::new();

@@ -7,7 +7,7 @@ use super::formatted_text::{FormattedRange, FormattedText, TextFormat};
 /// Schemes of links that clients of Matrix show. Other links show their address as text.
 const LINK_SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
 
-/// Line breaks that a block of HTML stands for.
+/// Line breaks around a block of HTML.
 const BREAKS_OF_BLOCK: usize = 2;
 
 /// The text as HTML; `None` if nothing in it is formatted.

@@ -46,7 +46,7 @@ fn prov_1_a_key_that_stays_rejected_is_shown_with_what_to_do() {
         let turn = home.gdn(&["send", "Hi."]).exits(7);
         turn.tells(&["E_MODEL_UNAUTHORIZED"]);
     }
-    // Which model, how often, since when, why, which credential, and the next command.
+    // The model, the count, the time, the reason, the credential and the next command.
     let expected = [
         "model voice: 3 calls in a row failed in ",
         "answered 401",

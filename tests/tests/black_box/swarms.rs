@@ -1,4 +1,4 @@
-//! Several Swarms in a project, of which one runs.
+//! Several Swarms in a project; one runs.
 
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};

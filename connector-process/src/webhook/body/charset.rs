@@ -22,7 +22,7 @@ pub(super) fn text<'b>(
     decoded(named(content_type).unwrap_or(UTF_8), body)
 }
 
-/// Decodes JSON, which is UTF-8 whatever its `charset` says (RFC 8259), unless it cannot be.
+/// Decodes JSON, which is UTF-8 despite its `charset` (RFC 8259), unless it is not valid UTF-8.
 ///
 /// # Errors
 ///

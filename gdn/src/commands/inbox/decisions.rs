@@ -31,7 +31,7 @@ pub(super) enum Choice {
 /// A key, its decision, and its name.
 pub(super) type Key = (char, Choice, &'static str);
 
-/// What a person enters with a decision.
+/// Text that a person enters with a decision.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entered {
     /// Reason, note or answer; may be empty.

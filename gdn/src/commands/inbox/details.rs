@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::table::Canvas;
 use crate::output::text;
 
-/// What a decision is about.
+/// The subject of a decision.
 #[derive(Debug, Clone)]
 pub(super) struct Details {
     /// For people, with control characters escaped.
@@ -127,7 +127,7 @@ pub(super) async fn read(
     })
 }
 
-/// What a task waits for: its questions, or the phase in review with its documents and files.
+/// The reason why a task waits: its questions, or the phase in review with its documents and files.
 fn task(detail: &TaskDetail, item: &InboxItem, context: &Context) -> String {
     let id = &detail.info.task_id;
     let mut lines = Vec::new();

@@ -42,7 +42,7 @@ pub(in crate::commands) struct InboxItem {
     pub(super) until: Option<Timestamp>,
     /// The decision, on one line.
     pub(super) subject: String,
-    /// What happens without a decision.
+    /// The result without a decision.
     pub(super) default: &'static str,
     /// Commands that decide it.
     pub(super) commands: Vec<String>,

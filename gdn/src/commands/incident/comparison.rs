@@ -139,7 +139,7 @@ fn changed(step: u32, part: DivergentPart, was: &ShortDigest, is: &ShortDigest) 
 
 type ToolPrints = BTreeMap<ToolName, ShortDigest>;
 
-/// What both sides have had so far.
+/// The common part of both sides so far.
 struct StepComparison {
     tools: (ToolPrints, ToolPrints),
     /// Names of tools that differed in the step before.
@@ -368,7 +368,7 @@ mod tests {
         found.iter().map(|it| (it.step, it.part)).collect()
     }
 
-    /// A defect: what it changes, and the only difference that it must cause.
+    /// A defect: its change, and the only difference that it must cause.
     type Defect = (
         fn(&mut PlayedTurn, &mut BTreeMap<u32, MicroUsd>),
         (u32, DivergentPart),
@@ -429,7 +429,7 @@ mod tests {
         for (at, (seed, expected)) in DEFECTS.iter().enumerate() {
             let (mut is, mut costs) = turn();
             seed(&mut is, &mut costs);
-            // The next request keeps whatever the one before had.
+            // The next request contains the one before.
             if let [first, second] = is.steps.as_mut_slice() {
                 second.kept = first.kept + first.messages.len();
             }

@@ -57,7 +57,7 @@ pub(super) fn of_project(
     configuration(name, root, loaded, None)
 }
 
-/// Loads what `--against` names: files over the project's, or a branch of it.
+/// Loads the value of `--against`: files over the project's, or a branch.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The file of an incident: what was recorded of some turns, and what the turn engine made of it
+//! The file of an incident: records of turns, and the actions of the turn engine in them
 //! when it was exported.
 
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub(super) struct IncidentTurn {
     /// Errors of the model, by step.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) failures: BTreeMap<u32, String>,
-    /// What the turn engine did with the turn when it was exported.
+    /// Actions of the turn engine in the turn, when it was exported.
     pub(super) played: PlayedTurn,
     /// Costs of the replies at the prices of that time, by step.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -2,7 +2,7 @@
 //! encoding.
 //!
 //! The check shares no code with the masking before it, so that a fault there is found here. It
-//! looks at each text of the file by itself and at the file as a whole.
+//! looks at each text of the file, and at the whole file.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::secrets::SecretText;
 /// Shortest value that is looked for, in bytes: shorter ones are not masked either, because they
 /// occur by chance.
 const VALUE_BYTES_MIN: usize = 6;
-/// Shortest line of a longer value that is looked for by itself, in bytes.
+/// Shortest line of a longer value that is searched alone, in bytes.
 const LINE_BYTES_MIN: usize = 16;
 
 /// A value that was found.

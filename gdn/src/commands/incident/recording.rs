@@ -19,7 +19,7 @@ use crate::output::text;
 /// Suffix of the id of a turn's first message.
 const FIRST: &str = ":u";
 
-/// Recorded turns, without what the engine makes of them.
+/// Recorded turns, without the actions of the engine.
 #[derive(Debug)]
 pub(super) struct TraceRecording {
     pub(super) trace_id: TraceId,
@@ -50,7 +50,7 @@ pub(super) struct TracedTurn {
 
 /// Number of times that an export looks for the end of a turn.
 const LOOKS_MAX: u32 = 20;
-/// Time between two of them.
+/// Time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Outcome of a turn that has not ended.
 const OPEN: &str = "open";

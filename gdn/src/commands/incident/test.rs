@@ -93,7 +93,7 @@ fn files_of(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// Replays the files in batches, so that few of them are in memory and few processes start.
+/// Replays the files in batches, so that few files are in memory and few processes start.
 fn replay_all(
     paths: &[PathBuf],
     configuration: &ReplayConfiguration,

@@ -127,7 +127,7 @@ impl Provider {
     }
 }
 
-/// A provider, and a model of it if the user named one: `anthropic`, `ollama/qwen3:8b`.
+/// A provider, and its model if the user named one: `anthropic`, `ollama/qwen3:8b`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelChoice {
     pub(super) provider: Provider,
@@ -407,7 +407,7 @@ fn recommended(detected: &Detected) -> Provider {
     })
 }
 
-/// A provider with what was found of it.
+/// A provider with the findings about it.
 fn described(provider: Provider, detected: &Detected) -> String {
     let name = provider.name();
     let found = match (provider, provider.needed_secret()) {

@@ -28,7 +28,7 @@ const OLLAMA_READ_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum size of Ollama's list of models, in bytes.
 const OLLAMA_BYTES_MAX: u64 = 1 << 20;
 
-/// What this machine has.
+/// Programs, keys and models of this machine.
 #[derive(Debug, Default)]
 pub(super) struct Detected {
     pub(super) programs: Vec<FoundProgram>,

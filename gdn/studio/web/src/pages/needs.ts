@@ -1,4 +1,4 @@
-// The inbox: what needs a person in all workspaces, decided where it is shown.
+// The inbox: decisions in all workspaces, made where they are shown.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';

@@ -1,4 +1,4 @@
-// Search over everything that the daemon tells: names, and the texts of the latest conversations, tasks and proposals.
+// Search over names, and the texts of the latest conversations, tasks and proposals.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
