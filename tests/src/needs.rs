@@ -124,10 +124,25 @@ pub fn synapse() -> Option<PathBuf> {
 /// As [`program`].
 #[must_use]
 pub fn dovecot() -> Option<PathBuf> {
-    let usual = Some(PathBuf::from("/usr/sbin/dovecot"));
-    let found = path_of("dovecot").or_else(|| usual.filter(|file| file.is_file()));
+    server("dovecot")
+}
+
+/// Path of nginx; if it is missing, the calling test is listed as skipped.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn nginx() -> Option<PathBuf> {
+    server("nginx")
+}
+
+/// Path of a server, which is not in the `PATH` of users.
+fn server(name: &str) -> Option<PathBuf> {
+    let usual = Some(Path::new("/usr/sbin").join(name));
+    let found = path_of(name).or_else(|| usual.filter(|file| file.is_file()));
     if found.is_none() {
-        left_out("there is no dovecot");
+        left_out(&format!("there is no {name}"));
     }
     found
 }
