@@ -37,6 +37,7 @@ mod client;
 mod content;
 mod error_texts;
 mod http_client;
+mod initialize_result;
 mod last_words;
 mod older_transport;
 mod package_runner;

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::McpClientHandler;
 use super::error_texts;
 use super::http_client::McpHttpClient;
+use super::initialize_result;
 use super::last_words::LastWords;
 use super::older_transport::{self, OFFERS_ONLY_EVENTS};
 use crate::guarded::{self, Group};
@@ -32,6 +33,9 @@ use crate::limits::{
     SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::lines::{LineReader, ProgramStream};
+
+/// Byte order mark of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Buffer for messages to the client, in bytes.
 const MESSAGE_BYTES_WAITING: usize = 64 * 1024;
@@ -188,11 +192,12 @@ impl McpSession {
     /// Name and version that the server reports.
     pub(super) fn introduction(&self) -> String {
         let info = self.running.peer().peer_info();
-        let told = match info.as_ref().and_then(|info| info.server_info.as_ref()) {
+        let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+        let told = match server.filter(|server| !server.name.is_empty()) {
             Some(server) => format!("MCP server {} {}", server.name, server.version),
             None => "MCP server without a name".to_owned(),
         };
-        told.chars().take(NOTE_BYTES_MAX).collect()
+        told.trim_end().chars().take(NOTE_BYTES_MAX).collect()
     }
 
     /// Waits for the session to end, or ends it at `stop` after in-flight calls are answered.
@@ -281,19 +286,31 @@ async fn log_lines(
 }
 
 /// Forwards lines of stdout that are JSON; other lines are logged (`LOG-3`). A line too long to
-/// check is forwarded unchanged.
+/// check is forwarded unchanged. Programs of .NET write a byte order mark first.
 async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: DuplexStream) {
+    let mut is_initialized = false;
     while let Ok(Some(line)) = lines.next().await {
-        let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(&line.bytes).is_err();
+        let text = match line.is_whole() {
+            true => line.bytes.strip_prefix(BYTE_ORDER_MARK),
+            false => None,
+        };
+        let text = text.unwrap_or(&line.bytes);
+        let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(text).is_err();
         if is_text {
             if !line.is_blank() {
                 line.log(ProgramStream::Stdout);
             }
             continue;
         }
+        let completed = match is_initialized {
+            true => None,
+            false => initialize_result::completed(text),
+        };
+        is_initialized |= completed.is_some();
+        let text = completed.as_deref().unwrap_or(text);
         let end: &[u8] = if line.is_end { b"\n" } else { b"" };
         let passed = async {
-            messages.write_all(&line.bytes).await?;
+            messages.write_all(text).await?;
             messages.write_all(end).await
         };
         // A client that no longer reads has ended the session.

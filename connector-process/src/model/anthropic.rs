@@ -4,6 +4,8 @@
 //! the conversation up to its last two user-side messages. New messages only follow these marks, so
 //! each request reads the cache that the previous one wrote.
 
+use std::collections::BTreeMap;
+
 use goondan_connectors::thinking::{ThinkingParams, anthropic_reply_tokens};
 use goondan_protocol::definition::HostedModel;
 use goondan_protocol::message::MessageRole;
@@ -200,8 +202,11 @@ fn image(picture: &Picture) -> Value {
 
 #[derive(Debug, Default)]
 pub(super) struct AnthropicReader {
-    /// The current block, if it is a thinking block or a call.
-    block: Option<Block>,
+    /// The open thinking blocks and calls, by index. Gateways interleave the blocks of parallel
+    /// calls.
+    blocks: BTreeMap<u64, Block>,
+    /// Index of the latest block: that of events without one.
+    latest: u64,
     usage: Map<String, Value>,
     calls_begun: u64,
 }
@@ -214,22 +219,32 @@ enum Block {
 
 impl Dialect for AnthropicReader {
     fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
+        // Gateways end each stream as OpenAI does.
+        if event.data.trim().eq_ignore_ascii_case("[DONE]") {
+            let is_whole = draft.stop_reason().is_some();
+            self.end_all(draft)?;
+            return Ok(match is_whole {
+                true => StreamProgress::Done,
+                false => StreamProgress::Unknown,
+            });
+        }
         let said = super::dialect::json(event)?;
+        let index = said.get("index").and_then(Value::as_u64);
         let kind = text_at(&said, "/type").unwrap_or(&event.name).to_owned();
         match kind.as_str() {
             "message_start" => {
                 draft.identify(said.pointer("/message/id"), said.pointer("/message/model"));
                 self.count(said.pointer("/message/usage"), draft);
             }
-            "content_block_start" => self.begin(said.get("content_block"), draft)?,
-            "content_block_delta" => self.go_on(said.get("delta"), draft)?,
-            "content_block_stop" => self.end(draft)?,
+            "content_block_start" => self.begin(index, said.get("content_block"), draft)?,
+            "content_block_delta" => self.go_on(index, said.get("delta"), draft)?,
+            "content_block_stop" => self.end(index.unwrap_or(self.latest), draft)?,
             "message_delta" => {
                 self.count(said.get("usage"), draft);
                 Self::stop(said.get("delta"), draft)?;
             }
             "message_stop" => {
-                self.end(draft)?;
+                self.end_all(draft)?;
                 return Ok(StreamProgress::Done);
             }
             "ping" => {}
@@ -246,9 +261,9 @@ impl Dialect for AnthropicReader {
         draft.identify(body.get("id"), body.get("model"));
         self.count(body.get("usage"), draft);
         for block in content {
-            self.begin(Some(block), draft)?;
-            self.end(draft)?;
+            self.begin(None, Some(block), draft)?;
         }
+        self.end_all(draft)?;
         Self::stop(Some(&body), draft)
     }
 
@@ -284,35 +299,50 @@ impl AnthropicReader {
         });
     }
 
-    fn begin(&mut self, block: Option<&Value>, draft: &mut Draft) -> Result<(), ReplyFault> {
+    fn begin(
+        &mut self,
+        index: Option<u64>,
+        block: Option<&Value>,
+        draft: &mut Draft,
+    ) -> Result<(), ReplyFault> {
         let Some(block) = block else { return Ok(()) };
         let text = |pointer: &str| text_at(block, pointer).unwrap_or_default();
-        self.end(draft)?;
+        match index {
+            Some(index) => self.end(index, draft)?,
+            None => self.end_all(draft)?,
+        }
+        self.latest = index.unwrap_or(self.latest);
         match text("/type") {
             "text" => draft.say(text("/text"))?,
             "thinking" => {
                 draft.think(text("/thinking"))?;
-                self.block = Some(Block::Thoughts {
+                let thoughts = Block::Thoughts {
                     text: text("/thinking").to_owned(),
                     signature: text("/signature").to_owned(),
-                });
+                };
+                self.blocks.insert(self.latest, thoughts);
             }
             "redacted_thinking" => draft.keep_block(block.clone())?,
             "tool_use" => {
-                let index = self.calls_begun;
+                let call = self.calls_begun;
                 self.calls_begun += 1;
-                draft.begin_call(index, text("/id"), text("/name"))?;
+                draft.begin_call(call, text("/id"), text("/name"))?;
                 if let Some(input) = block.get("input").filter(|input| **input != json!({})) {
-                    draft.set_arguments(index, input.clone())?;
+                    draft.set_arguments(call, input.clone())?;
                 }
-                self.block = Some(Block::Call(index));
+                self.blocks.insert(self.latest, Block::Call(call));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn go_on(&mut self, delta: Option<&Value>, draft: &mut Draft) -> Result<(), ReplyFault> {
+    fn go_on(
+        &mut self,
+        index: Option<u64>,
+        delta: Option<&Value>,
+        draft: &mut Draft,
+    ) -> Result<(), ReplyFault> {
         let Some(delta) = delta else { return Ok(()) };
         if let Some(text) = text_at(delta, "/text") {
             draft.say(text)?;
@@ -320,10 +350,11 @@ impl AnthropicReader {
         if let Some(more) = text_at(delta, "/refusal") {
             draft.refuse(more)?;
         }
-        match &mut self.block {
-            Some(Block::Call(index)) => {
+        let index = index.filter(|index| self.blocks.contains_key(index));
+        match self.blocks.get_mut(&index.unwrap_or(self.latest)) {
+            Some(Block::Call(call)) => {
                 if let Some(text) = text_at(delta, "/partial_json") {
-                    draft.add_arguments(*index, text)?;
+                    draft.add_arguments(*call, text)?;
                 }
             }
             Some(Block::Thoughts { text, signature }) => {
@@ -344,9 +375,16 @@ impl AnthropicReader {
         Ok(())
     }
 
+    /// Ends all blocks, in their order.
+    fn end_all(&mut self, draft: &mut Draft) -> Result<(), ReplyFault> {
+        let open: Vec<u64> = self.blocks.keys().copied().collect();
+        open.into_iter()
+            .try_for_each(|index| self.end(index, draft))
+    }
+
     /// Thinking blocks are sent back to the model only if it signed them.
-    fn end(&mut self, draft: &mut Draft) -> Result<(), ReplyFault> {
-        if let Some(Block::Thoughts { text, signature }) = self.block.take()
+    fn end(&mut self, index: u64, draft: &mut Draft) -> Result<(), ReplyFault> {
+        if let Some(Block::Thoughts { text, signature }) = self.blocks.remove(&index)
             && !signature.is_empty()
         {
             draft.keep_block(

@@ -73,6 +73,10 @@ const CONTENT_POLICIES: &[&str] = &[
     "\"code\": \"content_filter\"",
 ];
 
+/// Groq's code for a tool call of the model that it could not read. It answers 400, although the
+/// same request often succeeds.
+const LOST_CALL: &str = "tool_use_failed";
+
 /// Shorter names of models occur in messages by chance, in bytes.
 const NAME_BYTES_MIN: usize = 4;
 
@@ -105,6 +109,18 @@ pub(super) fn damaged(model: &HostedModel) -> CallError {
     let message = format!(
         "the reply of `{}` is damaged: a checksum in its stream does not match",
         model.model
+    );
+    CallError::new(CallErrorCode::Interrupted, message)
+        .suggest("send the message again")
+        .later(None)
+}
+
+/// The reply ended with a finish reason that reports a failure.
+pub(super) fn aborted(model: &HostedModel, reason: &str) -> CallError {
+    let message = format!(
+        "{} aborted its reply (finish reason `{}`)",
+        place_of(model),
+        quoted(reason)
     );
     CallError::new(CallErrorCode::Interrupted, message)
         .suggest("send the message again")
@@ -165,6 +181,9 @@ pub(super) fn of_status(
         return error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model with a longer context");
     }
+    if status == StatusCode::BAD_REQUEST && body.contains(LOST_CALL) {
+        return lost_call(model, LOST_CALL);
+    }
     if status.is_client_error() && is_content_policy(body) {
         return declined_request(error(CallErrorCode::Refused));
     }
@@ -224,8 +243,13 @@ fn declined_request(error: CallError) -> CallError {
 pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> CallError {
     let text = said.to_string();
     let status = ["/error/code", "/error/status", "/error/status_code"].iter();
-    let mut statuses = status.filter_map(|place| said.pointer(place)?.as_u64());
-    let status = statuses.find_map(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+    // Gateways write the number as a text.
+    let number = |code: &Value| {
+        let text = code.as_str().and_then(|text| text.parse::<u16>().ok());
+        text.or_else(|| u16::try_from(code.as_u64()?).ok())
+    };
+    let mut statuses = status.filter_map(|place| number(said.pointer(place)?));
+    let status = statuses.find_map(|code| StatusCode::from_u16(code).ok());
     if let Some(status) =
         status.filter(|status| status.is_client_error() || status.is_server_error())
     {
@@ -244,7 +268,9 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     let error = |code| CallError::new(code, message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let code = said.pointer("/error/code").and_then(Value::as_str);
-    if is_overflow(&text) {
+    if text.contains(LOST_CALL) {
+        lost_call(model, LOST_CALL)
+    } else if is_overflow(&text) {
         error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model with a longer context")
     } else if is_used_up(&text) {
@@ -479,8 +505,8 @@ fn is_used_up(body: &str) -> bool {
     USED_UP.iter().any(|words| lower.contains(words))
 }
 
-/// The requested pause in a body, in milliseconds: Google's `retryDelay`, or "try again in
-/// 7m12.5s".
+/// The requested pause in a body, in milliseconds: Google's `retryDelay`, "try again in 7m12.5s",
+/// or Azure's "retry after 26 seconds".
 fn delay_in(body: &str) -> Option<u64> {
     let after = |mark: &str| {
         let at = body.find(mark)? + mark.len();
@@ -490,11 +516,13 @@ fn delay_in(body: &str) -> Option<u64> {
         after("\"retryDelay\"").map(|rest| rest.trim_start_matches([':', ' ', '"', '\n']));
     let text = structured
         .or_else(|| after("try again in "))
-        .or_else(|| after("retry in "))?;
+        .or_else(|| after("retry in "))
+        .or_else(|| after("retry after "))?;
     duration_ms(text)
 }
 
-/// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, or `1h2m3s` at the start of a text.
+/// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, `1h2m3s`, or `26 seconds` at the start
+/// of a text.
 fn duration_ms(text: &str) -> Option<u64> {
     let (mut rest, mut total, mut is_found) = (text, 0.0_f64, false);
     loop {
@@ -502,10 +530,12 @@ fn duration_ms(text: &str) -> Option<u64> {
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(rest.len());
         let (number, behind) = rest.split_at(end);
+        let behind = behind.strip_prefix(' ').unwrap_or(behind);
         let Ok(number) = number.parse::<f64>() else {
             break;
         };
         let units = [
+            ("milliseconds", 1.0),
             ("ms", 1.0),
             ("s", 1_000.0),
             ("m", 60_000.0),
@@ -516,6 +546,10 @@ fn duration_ms(text: &str) -> Option<u64> {
         total += number * factor;
         is_found = true;
         rest = behind.get(unit.len()..).unwrap_or_default();
+        // Only short units, such as `7m12s`, are combined.
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            break;
+        }
     }
     let ms = format!("{:.0}", total.ceil());
     is_found.then(|| ms.parse().ok()).flatten()
@@ -552,8 +586,8 @@ fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
         return Some(ms);
     }
     let after = field("retry-after")?.trim();
-    if let Ok(seconds) = after.parse::<u64>() {
-        return Some(seconds.saturating_mul(1_000));
+    if after.starts_with(|c: char| c.is_ascii_digit()) {
+        return duration_ms(&format!("{after}s"));
     }
     let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
     let ms = at.as_millisecond() - jiff::Timestamp::now().as_millisecond();
@@ -596,7 +630,35 @@ mod tests {
             .unwrap();
         let ms = retry_after_ms(&headers("retry-after", &date)).unwrap();
         assert!((50_000..=60_000).contains(&ms), "{ms}");
+        assert_eq!(retry_after_ms(&headers("retry-after", "1.5")), Some(1_500));
         assert_eq!(retry_after_ms(&headers("retry-after", "soon")), None);
+        assert_eq!(retry_after_ms(&headers("retry-after", "-1")), None);
+    }
+
+    #[test]
+    fn prov_1_a_pause_in_words_is_read() {
+        for (text, expected) in [
+            ("Please try again in 7m12.5s.", Some(432_500)),
+            ("Please retry after 26 seconds.", Some(26_000)),
+            ("Please try again in 2 minutes.", Some(120_000)),
+            ("retry after 250 milliseconds", Some(250)),
+            (r#""retryDelay": "1h2m3s""#, Some(3_723_000)),
+            ("retry after lunch", None),
+            ("retry after 26", None),
+        ] {
+            assert_eq!(delay_in(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn prov_1_a_call_that_the_provider_could_not_read_is_tried_again() {
+        let groq = r#"{"error": {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<function=a>"}}"#;
+        let error = coded(400, groq);
+        assert_eq!(
+            (error.code, error.retryable),
+            (CallErrorCode::Overloaded, true)
+        );
+        assert!(!error.endpoint_down);
     }
 
     fn coded(status: u16, body: &str) -> CallError {

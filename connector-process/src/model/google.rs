@@ -28,6 +28,9 @@ const DECLINED: &[&str] = &[
     "LANGUAGE",
 ];
 
+/// Finish reason of a reply that continues, where a server writes default values.
+const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
+
 /// Finish reasons that mean the provider dropped an unreadable call.
 const LOST_CALL: &[&str] = &[
     "MALFORMED_FUNCTION_CALL",
@@ -277,7 +280,8 @@ impl GoogleReader {
         for part in parts.and_then(Value::as_array).into_iter().flatten() {
             self.take_part(part, draft)?;
         }
-        if let Some(reason) = text_at(said, "/candidates/0/finishReason") {
+        let reason = text_at(said, "/candidates/0/finishReason");
+        if let Some(reason) = reason.filter(|reason| *reason != UNSPECIFIED) {
             draft.stop(reason);
             if let Some(why) = text_at(said, "/candidates/0/finishMessage")
                 && DECLINED.contains(&reason)
@@ -294,7 +298,7 @@ impl GoogleReader {
     }
 
     fn take_part(&mut self, part: &Value, draft: &mut Draft) -> Result<(), ReplyFault> {
-        if let Some(call) = part.get("functionCall") {
+        if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
             let index = self.calls_begun;
             self.calls_begun += 1;
             let text = |pointer: &str| text_at(call, pointer).unwrap_or_default();

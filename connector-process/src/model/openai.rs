@@ -5,7 +5,7 @@ use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, ReplyFault, StreamProgress, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, is_text, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
@@ -14,6 +14,16 @@ use super::tool_calls::{CallJoiner, Fragment};
 
 /// End marker of a stream.
 const DONE: &str = "[DONE]";
+
+/// Start of the finish reason of a reply that a filter removed. Gemini's compatible API appends the
+/// reason.
+const FILTERED: &str = "content_filter";
+
+/// The same in Zhipu's API.
+const FILTERED_BY_ZHIPU: &str = "sensitive";
+
+/// Start of the finish reason of Gemini's compatible API for an unreadable tool call.
+const LOST_CALL: &str = "function_call_filter";
 
 /// Models that reject `max_tokens`, by name prefix.
 const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -164,8 +174,13 @@ impl Dialect for OpenAiReader {
         if said.get("error").is_some_and(|error| !error.is_null()) {
             return Err(ReplyFault::Said(said));
         }
-        if event.name == "error" {
+        // vLLM and Mistral send the error itself as the event.
+        if event.name == "error" || is_text(&said, "/object", "error") {
             return Err(ReplyFault::Said(json!({"error": said})));
+        }
+        // Routers report a failure within the choice.
+        if let Some(error) = said.pointer("/choices/0/error").filter(|it| it.is_object()) {
+            return Err(ReplyFault::Said(json!({"error": error})));
         }
         let choices = said.get("choices").and_then(Value::as_array);
         // Some servers send the usage in a separate chunk whose `choices` is null or absent.
@@ -175,7 +190,10 @@ impl Dialect for OpenAiReader {
         }
         draft.identify(said.get("id"), said.get("model"));
         if let Some(choice) = choices.and_then(|choices| choices.first()) {
-            self.take(choice, "delta", draft)?;
+            // Some servers answer a streamed request with one event that has the complete message.
+            let has_delta = choice.get("delta").is_some_and(Value::is_object);
+            let is_whole = !has_delta && draft.is_silent();
+            self.take(choice, if is_whole { "message" } else { "delta" }, draft)?;
         }
         Ok(StreamProgress::More)
     }
@@ -195,7 +213,13 @@ impl Dialect for OpenAiReader {
     }
 
     fn is_declined(&self, draft: &Draft) -> bool {
-        draft.stop_reason() == Some("content_filter")
+        let reason = draft.stop_reason().unwrap_or_default();
+        reason.starts_with(FILTERED) || reason == FILTERED_BY_ZHIPU
+    }
+
+    fn lost_a_call(&self, draft: &Draft) -> bool {
+        let reason = draft.stop_reason();
+        reason.is_some_and(|reason| reason.starts_with(LOST_CALL))
     }
 }
 
@@ -247,7 +271,9 @@ impl OpenAiReader {
     fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), ReplyFault> {
         let none = json!({});
         let said = choice.get(under).unwrap_or(&none);
-        let thought = text_at(said, "/reasoning_content").or_else(|| text_at(said, "/reasoning"));
+        let thoughts = ["/reasoning_content", "/reasoning"].map(|place| text_at(said, place));
+        let mut thoughts = thoughts.into_iter().flatten();
+        let thought = thoughts.find(|text| !text.is_empty());
         draft.think(thought.unwrap_or_default())?;
         match said.get("content") {
             Some(Value::String(text)) => draft.say(text)?,
@@ -269,7 +295,8 @@ impl OpenAiReader {
             self.calls.add(Fragment::read_function_call(call), draft)?;
         }
         let reason = text_at(choice, "/finish_reason");
-        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        // Some servers write the text `null` while the reply continues.
+        if let Some(reason) = reason.filter(|reason| !matches!(*reason, "" | "null")) {
             draft.stop(reason);
         }
         Ok(())

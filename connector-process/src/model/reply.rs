@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use goondan_clock::{Instant, sleep_until, timeout};
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, ModelAnswer};
 use goondan_protocol::definition::HostedModel;
 use reqwest::header::CONTENT_TYPE;
@@ -34,6 +35,14 @@ const CUT: &[&str] = &[
 
 /// Finish reasons that mean the model had no more to add.
 const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP", "completed"];
+
+/// Finish reasons that mean the provider could not finish the reply.
+const ABORTED: &[&str] = &[
+    "error",
+    "abort",
+    "network_error",
+    "insufficient_system_resource",
+];
 
 /// Format of a body.
 enum Form {
@@ -358,6 +367,9 @@ impl ReplyReader<'_> {
         }
         let model = self.model;
         let reason = self.draft.stop_reason();
+        if let Some(reason) = reason.filter(|reason| ABORTED.contains(reason)) {
+            return Err(failure::aborted(model, reason));
+        }
         if self.dialect.lost_a_call(&self.draft) {
             return Err(failure::lost_call(model, reason.unwrap_or_default()));
         }
@@ -418,6 +430,23 @@ fn take_event(
     stream: &mut StreamState,
     event: &SseEvent,
 ) -> Result<StreamProgress, ReplyFault> {
+    let Some(parts) = lines_of_json(event) else {
+        return take_one_event(dialect, draft, stream, event);
+    };
+    for part in &parts {
+        if take_one_event(dialect, draft, stream, part)? == StreamProgress::Done {
+            return Ok(StreamProgress::Done);
+        }
+    }
+    Ok(StreamProgress::More)
+}
+
+fn take_one_event(
+    dialect: &mut dyn Dialect,
+    draft: &mut Draft,
+    stream: &mut StreamState,
+    event: &SseEvent,
+) -> Result<StreamProgress, ReplyFault> {
     let next = if is_keep_alive(event) {
         StreamProgress::Unknown
     } else {
@@ -425,4 +454,24 @@ fn take_event(
     };
     stream.record(next, event);
     Ok(next)
+}
+
+/// The events of a server that writes no empty line between them: each of several lines is
+/// complete. `None` for a usual event.
+fn lines_of_json(event: &SseEvent) -> Option<Vec<SseEvent>> {
+    if !event.data.contains('\n') {
+        return None;
+    }
+    let lines = event.data.lines().filter(|line| !line.trim().is_empty());
+    let lines: Vec<SseEvent> = lines
+        .map(|line| SseEvent {
+            name: event.name.clone(),
+            data: line.to_owned(),
+        })
+        .collect();
+    let is_complete = |line: &SseEvent| {
+        line.data.trim().eq_ignore_ascii_case("[DONE]")
+            || serde_json::from_str::<JsonObject>(&line.data).is_ok()
+    };
+    (lines.len() > 1 && lines.iter().all(is_complete)).then_some(lines)
 }

@@ -270,6 +270,7 @@ fn check_encoded(
 }
 
 mod bedrock;
+mod field_reports;
 mod responses;
 
 /// Unknown fields that servers add.
