@@ -507,7 +507,7 @@ impl ExtensionHost {
             }
             (None, Some(HostStartup::Runtime { .. })) => format!(
                 "the runtime of the agent's extensions did not start within {} s and was ended; the machine may be \
-                 short of memory or processor time (`gdn status`)",
+                 short of memory or processor time (`gdn daemon status`)",
                 RUNTIME_START_MAX.as_secs()
             ),
             (None, None) => return,

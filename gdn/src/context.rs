@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, NameKind};
 use crate::output::Output;
 use crate::output::text::shell_quoted;
-use crate::{programs, project, spellings, state_format};
+use crate::{programs, project, state_format};
 
 /// Environment variable for the state root.
 const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
@@ -117,13 +117,11 @@ impl Context {
 
     /// The command line `gdn <command>` for the same daemon and workspace.
     pub(crate) fn command(&self, command: &str) -> String {
-        let command = spellings::command(command);
         format!("gdn{}{} {command}", self.same_daemon, self.same_workspace)
     }
 
     /// The command line `gdn <command>` for the same daemon, without the workspace.
     pub(crate) fn daemon_command(&self, command: &str) -> String {
-        let command = spellings::command(command);
         format!("gdn{} {command}", self.same_daemon)
     }
 

@@ -9,7 +9,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 
 use crate::client::{CallError, ConnectError};
 use crate::exit::Exit;
-use crate::{reader, spellings};
+use crate::reader;
 
 /// Failure of a command.
 ///
@@ -374,10 +374,8 @@ impl From<ControlError> for Failure {
             ),
         };
         let unknown = NameKind::of(&error);
-        // The daemon's texts may name former commands.
-        let message = in_current_words(&error);
-        let hint = error.suggestion.unwrap_or_else(|| hint.to_owned());
-        let hint = spellings::text(&hint);
+        let hint = error.suggestion.clone().unwrap_or_else(|| hint.to_owned());
+        let message = in_current_words(error);
         Self {
             unknown,
             ..Self::new(exit, message, hint)
@@ -385,13 +383,12 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// The message of the daemon, with current commands and the word `conversation`.
-fn in_current_words(error: &ControlError) -> String {
-    let message = spellings::text(&error.message);
-    match error.code {
-        ErrorCode::InstanceNotFound => message.replace("instance `", "conversation `"),
-        _ => message,
+/// The message of the daemon, with the word `conversation`.
+fn in_current_words(error: ControlError) -> String {
+    if error.code == ErrorCode::InstanceNotFound {
+        return error.message.replace("instance `", "conversation `");
     }
+    error.message
 }
 
 /// Hint for a file system error, based on the system's message.

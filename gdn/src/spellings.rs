@@ -2,7 +2,7 @@
 //! that are now below a noun.
 //!
 //! The command line is rewritten before it is parsed, so that only one spelling has to be defined, completed and
-//! documented. Hints of the daemon are rewritten in the same way.
+//! documented. Texts name the current spelling only.
 
 use std::ffi::{OsStr, OsString};
 
@@ -120,20 +120,6 @@ pub(crate) fn command(command: &str) -> String {
     }
 }
 
-/// A text with each of its commands, such as `` `gdn approve a-1` ``, in its current spelling.
-pub(crate) fn text(text: &str) -> String {
-    let mut parts = text.split("gdn ");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        out.push_str("gdn ");
-        let end = part.find(|c: char| !c.is_ascii_lowercase());
-        let (first, rest) = part.split_at(end.unwrap_or(part.len()));
-        out.push_str(replacement(first).unwrap_or(first));
-        out.push_str(rest);
-    }
-    out.replace("--instance ", "--conversation ")
-}
-
 /// The first word except global options: the command. `args` start after the program.
 pub(crate) fn first(args: impl IntoIterator<Item = String>) -> Option<String> {
     let mut args = args.into_iter();
@@ -189,11 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_in_a_hint_are_rewritten() {
-        assert_eq!(
-            text("run `gdn verify --repair`, then `gdn run`"),
-            "run `gdn daemon verify --repair`, then `gdn run`"
-        );
+    fn commands_are_named_in_their_current_spelling() {
         assert_eq!(command("approve a-1"), "inbox approve a-1");
         assert_eq!(command("shutdown"), "daemon shutdown");
         assert_eq!(

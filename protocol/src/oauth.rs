@@ -79,7 +79,7 @@ impl OAuthNeed {
         })
     }
 
-    /// Arguments that follow `gdn oauth login`, `show` and similar commands.
+    /// Arguments that follow `gdn secret oauth login`, `show` and similar commands.
     #[must_use]
     pub fn arguments(&self) -> String {
         if self.subject.is_global() {

@@ -96,7 +96,7 @@ impl ClusterNode {
         self.json(&["instance", "history", "--", key])["messages"].clone()
     }
 
-    /// The only workspace in `gdn node list`, if it is listed.
+    /// The only workspace in `gdn daemon node list`, if it is listed.
     #[must_use]
     pub fn workspace(&self) -> Option<Value> {
         let listed = self.json(&["node", "list"]);

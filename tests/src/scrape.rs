@@ -29,7 +29,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Parses the output of `gdn metrics`.
+    /// Parses the output of `gdn daemon metrics`.
     #[must_use]
     #[track_caller]
     pub fn of(home: &Home) -> Self {

@@ -30,7 +30,7 @@ const NO_SANDBOX: &str = "E_SANDBOX";
 
 /// Advice for agents of the older contract that no person has allowed to change the project.
 pub(super) const PROJECT_ADVICE: &str =
-    "a person can allow it for all agents of the project: `gdn permission allow project`";
+    "a person can allow it for all agents of the project: `gdn workspace permission allow project`";
 
 /// Words of the explanation that a path can be read but not changed.
 const READ_ONLY: &str = "may only be read";

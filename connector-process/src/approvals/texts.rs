@@ -25,7 +25,7 @@ pub(super) fn waits(show: &ApprovalShow) -> Message {
     }
     if !may_approve {
         head.push_str(&format!(
-            " It is too long to be approved here. To see the full call: gdn approvals {id}"
+            " It is too long to be approved here. To see the full call: gdn inbox approvals {id}"
         ));
     }
     Message {
@@ -219,7 +219,10 @@ mod tests {
         let long = "x".repeat(APPROVAL_MESSAGE_UNITS_MAX);
         let message = waits(&show(json!({ "command": long })));
         assert!(message.body.encode_utf16().count() <= APPROVAL_MESSAGE_UNITS_MAX + 1);
-        assert!(message.head.contains("gdn approvals a-1"), "{message:?}");
+        assert!(
+            message.head.contains("gdn inbox approvals a-1"),
+            "{message:?}"
+        );
         assert!(!message.buttons.unwrap().may_approve);
         let message = waits(&ApprovalShow {
             may_approve: false,

@@ -45,7 +45,7 @@ impl CallbackPage {
             Self::NotTaken => {
                 "<!doctype html><meta charset=utf-8><title>goondan</title>\
                  <p>This address does not complete a login: it was already used, has expired, or belongs to another login. \
-                 Log in again: <code>gdn oauth login APP</code>."
+                 Log in again: <code>gdn secret oauth login APP</code>."
             }
         }
     }

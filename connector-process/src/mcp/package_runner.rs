@@ -57,7 +57,7 @@ pub(super) fn refusal(command: &[String], context: StartContext<'_>) -> Option<S
         Level::Full if !is_another => {
             let root = project_root.to_str().and_then(shell_quoted);
             let root = root.unwrap_or_else(|| "DIR".to_owned());
-            format!("allow it: `gdn permission allow packages --project {root}`")
+            format!("allow it: `gdn workspace permission allow packages --project {root}`")
         }
         // A person decides about hosts that goondan does not know.
         Level::Full => {
@@ -121,7 +121,7 @@ mod tests {
         let usual = SandboxPolicy::default();
         let said = reason(&["npx", "-y", "@a/b@1"], &usual, project.path()).unwrap();
         let expected = format!(
-            "`npx` would download `@a/b`, which no person has allowed; allow it: `gdn permission \
+            "`npx` would download `@a/b`, which no person has allowed; allow it: `gdn workspace permission \
              allow packages --project {}`, or run `npm install @a/b` in the project",
             project.path().display()
         );
@@ -131,7 +131,10 @@ mod tests {
         // Hosts of the server's service do not include the registry.
         let listed = reaching(&["api.example.org"]);
         let said = reason(&["npx", "c"], &listed, project.path()).unwrap();
-        assert!(said.contains("gdn permission allow packages"), "{said}");
+        assert!(
+            said.contains("gdn workspace permission allow packages"),
+            "{said}"
+        );
         let other = reason_with(
             &["npx", "c"],
             &usual,

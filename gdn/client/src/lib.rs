@@ -287,7 +287,7 @@ impl Client {
         }
     }
 
-    /// Connects to the daemon of `state_root` regardless of its version, for `gdn status` and `gdn
+    /// Connects to the daemon of `state_root` regardless of its version, for `gdn daemon status` and `gdn
     /// shutdown`.
     ///
     /// # Errors

@@ -106,9 +106,9 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     let id = &first.approval_id;
     output.note(format!(
         "Show one: {}\nApprove:  {}\nDeny:     {}",
-        context.command(&format!("approvals {id}")),
-        context.command(&format!("approve {id}")),
-        context.command(&format!("deny {id} --reason '…'")),
+        context.command(&format!("inbox approvals {id}")),
+        context.command(&format!("inbox approve {id}")),
+        context.command(&format!("inbox deny {id} --reason '…'")),
     ));
     Ok(())
 }
@@ -160,8 +160,8 @@ async fn show(approval_id: ApprovalId, context: &Context) -> Result<(), Failure>
     let id = &approval.approval_id;
     output.note(format!(
         "\nApprove:  {}\nDeny:     {}",
-        context.command(&format!("approve {id}")),
-        context.command(&format!("deny {id} --reason '…'")),
+        context.command(&format!("inbox approve {id}")),
+        context.command(&format!("inbox deny {id} --reason '…'")),
     ));
     Ok(())
 }
@@ -290,8 +290,8 @@ async fn report_some(
             text::printable(&info.tool_name),
             text::printable(info.instance_key.as_ref()),
             text::one_line(&info.summary),
-            command(&format!("approve {id}")),
-            command(&format!("deny {id}")),
+            command(&format!("inbox approve {id}")),
+            command(&format!("inbox deny {id}")),
         ));
     }
     Ok(())

@@ -126,7 +126,7 @@ fn remark(log: &AuditLog, context: &Context) {
             "{} {lines} of the audit log cannot be read and {} skipped; list them: {}",
             output.err.paint(style::WARN, "warning:"),
             if log.unreadable == 1 { "is" } else { "are" },
-            context.command("verify")
+            context.command("daemon verify")
         ));
     }
 }

@@ -314,13 +314,13 @@ fn note(what: &str, command: &str, key: &InstanceKey, context: &Context) {
 /// Command line of `gdn conversation bundle <command>` with the conversation in `--key`.
 fn command_for(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-    context.command(&format!("bundle {command} --key {key}"))
+    context.command(&format!("conversation bundle {command} --key {key}"))
 }
 
 /// Command line of `gdn conversation bundle <command>` with the conversation as its argument.
 fn command_of(command: &str, key: &InstanceKey, context: &Context) -> String {
     let key = text::shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-    context.command(&format!("bundle {command} {key}"))
+    context.command(&format!("conversation bundle {command} {key}"))
 }
 
 async fn show(args: BundleChangesetArgs, context: &Context) -> Result<(), Failure> {

@@ -321,7 +321,10 @@ async fn find(
 /// Failure for an event whose turn has begun.
 fn begun(event: &EventInfo, context: &Context) -> Failure {
     let key = shell_quoted(event.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-    let hint = context.command(&format!("cancel --conversation {key} {}", event.event_id));
+    let hint = context.command(&format!(
+        "conversation cancel --conversation {key} {}",
+        event.event_id
+    ));
     Failure::new(
         Exit::Conflict,
         format!("the turn of event `{}` has started", event.event_id),

@@ -123,7 +123,7 @@ fn not_running(context: &Context) -> Failure {
         format!(
             "run it first: `{}`, then `{}`",
             context.command("run"),
-            context.command("forget --delete")
+            context.command("workspace forget --delete")
         ),
     )
 }
@@ -143,7 +143,7 @@ async fn delete(
             text::printable(&root),
             text::count(instances.len(), "conversation"),
         );
-        confirm(context, &question, "forget --delete --yes")?;
+        confirm(context, &question, "workspace forget --delete --yes")?;
     }
     let mut deleted = 0;
     for _ in 0..MAX_SWEEPS {
@@ -164,7 +164,7 @@ async fn delete(
         format!("new conversations keep starting; {deleted} were deleted"),
         format!(
             "stop their source, then run: `{}`",
-            context.command("forget --delete --yes")
+            context.command("workspace forget --delete --yes")
         ),
     ))
 }

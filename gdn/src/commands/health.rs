@@ -102,7 +102,7 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Healt
     }
     for (key, problem) in &workspace.bundle_problems {
         let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-        let show = command(&format!("bundle status {key}"));
+        let show = command(&format!("conversation bundle status {key}"));
         let problem = text::one_line(problem);
         warn(format!(", conversation {key}: {problem}: `{show}`"));
     }
@@ -121,15 +121,15 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<H
     let mut texts = Vec::new();
     if workspace.questions > 0 {
         let count = text::count(workspace.questions, "question");
-        let (verb, list) = (verb(workspace.questions), command("question list"));
+        let (verb, list) = (verb(workspace.questions), command("inbox question list"));
         texts.push(format!(": {count} {verb} for an answer: `{list}`"));
     }
     for need in &workspace.consents {
-        let list = command("oauth list");
+        let list = command("secret oauth list");
         texts.push(format!(": {need} needs a login: `{list}`"));
     }
     for permission in &workspace.undecided_permissions {
-        let allow = command(&format!("permission allow {permission}"));
+        let allow = command(&format!("workspace permission allow {permission}"));
         let effect = match permission {
             WorkspacePermission::Project => {
                 "agents do not work in the project directory, because no person has decided"
@@ -157,12 +157,12 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<H
     }
     if workspace.approvals > 0 {
         let count = text::count(workspace.approvals, "tool call");
-        let (verb, list) = (verb(workspace.approvals), command("approvals"));
+        let (verb, list) = (verb(workspace.approvals), command("inbox approvals"));
         texts.push(format!(": {count} {verb} for your approval: `{list}`"));
     }
     if workspace.unknown_calls > 0 {
         let count = text::count(workspace.unknown_calls, "tool call");
-        let list = command("calls");
+        let list = command("inbox calls");
         texts.push(format!(": {count} with an unknown outcome: `{list}`"));
     }
     let remark = |text| HealthNote {

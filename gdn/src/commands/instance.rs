@@ -381,7 +381,7 @@ fn prune_command(args: &InstancePruneArgs) -> String {
     let age = args
         .older_than
         .map(|ms| format!(" --older-than {}s", ms / 1_000));
-    format!("instance prune{} --yes", age.unwrap_or_default())
+    format!("conversation prune{} --yes", age.unwrap_or_default())
 }
 
 fn prune_table(due: &[Prunable]) -> Table {
@@ -408,7 +408,7 @@ async fn delete(args: InstanceDeleteArgs, context: &Context) -> Result<(), Failu
     if !args.yes {
         let question = format!("Delete the conversation {key} with all its messages?");
         let argument = shell_quoted(args.key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-        let command = format!("instance delete {argument} --yes");
+        let command = format!("conversation delete {argument} --yes");
         confirm(context, &question, &command)?;
     }
     let delete = DeleteInstance {

@@ -250,7 +250,7 @@ pub(super) async fn verdict_of_unheard(
         return Ok(());
     };
     let (list, doctor) = (
-        context.daemon_command("node list"),
+        context.daemon_command("daemon node list"),
         context.daemon_command("doctor"),
     );
     Err(Failure::new(

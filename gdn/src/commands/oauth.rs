@@ -294,7 +294,7 @@ fn warn(info: &GrantInfo, context: &Context) {
             true => String::new(),
             false => format!(" --subject {}", info.subject),
         };
-        let command = context.command(&format!("oauth login {}{subject}", info.app));
+        let command = context.command(&format!("secret oauth login {}{subject}", info.app));
         output.note(format!("Log in for {}: {command}", named(info)));
     }
 }
@@ -363,7 +363,7 @@ async fn revoke(args: RevokeArgs, context: &Context) -> Result<(), Failure> {
             .as_ref()
             .map_or_else(String::new, |subject| format!(" --subject {subject}"));
         let forgets = if forget { " --forget" } else { "" };
-        let command = format!("oauth revoke {app}{of}{forgets} --yes");
+        let command = format!("secret oauth revoke {app}{of}{forgets} --yes");
         let question =
             format!("Revoke the tokens of OAuthApp/{app}? Processes that use them stop.");
         confirm(context, &question, &command)?;

@@ -427,7 +427,7 @@ async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     } else {
         format!(
             "prepare a new sandbox with the current files: `{}`",
-            context.command("sandbox prepare --run RUN --agent AGENT FILE")
+            context.command("proposal sandbox prepare --run RUN --agent AGENT FILE")
         )
     };
     Err(Failure::new(
@@ -521,7 +521,7 @@ async fn merge(args: ProposalMergeArgs, context: &Context) -> Result<(), Failure
         let hint = format!(
             "resolve the conflicts by hand, from the patch: `{}`; or prepare a new sandbox with the current files: `{}`",
             context.command(&format!("proposal diff {run_id} {agent_id}")),
-            context.command("sandbox prepare --run RUN --agent AGENT FILE")
+            context.command("proposal sandbox prepare --run RUN --agent AGENT FILE")
         );
         let count = text::count(merged.conflicts.len() as u64, "file");
         return Err(Failure::new(

@@ -124,7 +124,7 @@ async fn list(args: &QuestionListArgs, context: &Context) -> Result<(), Failure>
         return output.data("No open questions.");
     }
     output.data(table_of(&questions, all, text::now()).render(output.canvas()))?;
-    let hint = context.command("question show ID");
+    let hint = context.command("inbox question show ID");
     output.note(format!("Show one: {hint}"));
     Ok(())
 }
@@ -174,8 +174,8 @@ async fn show(args: QuestionShowArgs, context: &Context) -> Result<(), Failure> 
         output.data(format!("\n{}", table_of_form(form).render(output.canvas())))?;
     }
     let id = &question.question_id;
-    let answer = context.command(&format!("question answer {id}{}", example_of(form)));
-    let decline = context.command(&format!("question decline {id}"));
+    let answer = context.command(&format!("inbox question answer {id}{}", example_of(form)));
+    let decline = context.command(&format!("inbox question decline {id}"));
     output.note(format!("\nAnswer it:   {answer}\nDecline it:  {decline}"));
     output.note(
         "The server wrote the text above, and receives the values you enter: do not enter passwords or keys.",
@@ -352,7 +352,7 @@ async fn answer(args: QuestionAnswerArgs, context: &Context) -> Result<(), Failu
 }
 
 fn see(question_id: &QuestionId, context: &Context) -> String {
-    let command = context.command(&format!("question show {question_id}"));
+    let command = context.command(&format!("inbox question show {question_id}"));
     format!("the question is still open; show its fields: `{command}`")
 }
 

@@ -57,8 +57,8 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
         format!(
             "fix the problems above, then: `{}`",
             match args.all {
-                true => context.daemon_command("reload --all"),
-                false => context.command("reload"),
+                true => context.daemon_command("config reload --all"),
+                false => context.command("config reload"),
             }
         ),
     ))

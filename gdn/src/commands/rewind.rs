@@ -120,7 +120,7 @@ pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Re
         &json!({ "checkpoints": checkpoints }),
     )?;
     if checkpoints.is_empty() {
-        let hint = context.command("instance checkpoint");
+        let hint = context.command("conversation checkpoint");
         return output.data(format!("No checkpoints yet. Create one: {hint}"));
     }
     output.data(table_of(&checkpoints, text::now()).render(output.canvas()))
@@ -164,7 +164,10 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
         let shown = text::one_line(key.as_str());
         let question = format!("Cancel the turn of {shown} and roll it back to {to}?");
         let to = wanted.as_ref().map(|id| format!(" --to {id}"));
-        let command = format!("rewind {named}{} --cancel --yes", to.unwrap_or_default());
+        let command = format!(
+            "conversation rewind {named}{} --cancel --yes",
+            to.unwrap_or_default()
+        );
         confirm(context, &question, &command)?;
     } else if !args.yes || args.dry_run {
         let would = client.change(rewind(true, wanted.clone())).await?;
@@ -179,7 +182,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
         confirm(
             context,
             &question,
-            &format!("rewind {named} --to {id} --yes"),
+            &format!("conversation rewind {named} --to {id} --yes"),
         )?;
         // Roll back to exactly the checkpoint that was shown.
         wanted = Some(would.checkpoint_id);
@@ -188,7 +191,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
     output.object(schemas::REWIND, &rewound)?;
     output.data(changes_of(&rewound, output.out))?;
     if let Some(kept) = &rewound.pre_rewind {
-        let back = context.command(&format!("rewind {named} --to {kept}"));
+        let back = context.command(&format!("conversation rewind {named} --to {kept}"));
         output.note(format!("To undo this: {back}"));
     }
     Ok(())

@@ -112,7 +112,7 @@ async fn list(args: ScheduleListArgs, context: &Context) -> Result<(), Failure> 
             ));
         }
     }
-    let hint = context.command("schedule remove ID");
+    let hint = context.command("event schedule remove ID");
     output.note(format!("Remove one: {hint}"));
     Ok(())
 }

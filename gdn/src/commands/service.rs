@@ -165,7 +165,7 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
         other: other.as_deref(),
         daemon,
         is_forced: args.force,
-        shutdown: &context.daemon_command("shutdown"),
+        shutdown: &context.daemon_command("daemon shutdown"),
     };
     let installing = decide::install(&found, &around)?;
     if installing.writes {

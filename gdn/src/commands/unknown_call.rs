@@ -21,7 +21,7 @@ Examples:
   gdn inbox calls --json | jq -r '.calls[].toolCallId'
 
 If a process or a connection ends during a call, the outcome of the call is unknown. The call is not
-repeated; the model is notified. Check for its effect, then settle it: gdn settle.")]
+repeated; the model is notified. Check for its effect, then settle it: gdn inbox settle.")]
 pub(crate) struct CallsArgs {
     /// Include every workspace
     #[arg(long)]
@@ -66,8 +66,8 @@ pub(crate) async fn list(args: CallsArgs, context: &Context) -> Result<(), Failu
     let (key, call) = (&first.instance_key, &first.tool_call_id);
     output.note(format!(
         "Show the call:       {}\nAfter checking it:   {}",
-        context.command(&format!("instance history {key}")),
-        context.command(&format!("settle {key} {call} --note '…'")),
+        context.command(&format!("conversation history {key}")),
+        context.command(&format!("inbox settle {key} {call} --note '…'")),
     ));
     Ok(())
 }

@@ -180,7 +180,7 @@ fn advise(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     ))?;
     if installed.is_some() {
         let (shutdown, run) = (
-            context.daemon_command("shutdown"),
+            context.daemon_command("daemon shutdown"),
             context.daemon_command("run"),
         );
         output.note(format!(
@@ -346,7 +346,7 @@ async fn first(
         output.note(format!(
             "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn daemon service install --force`, and restart it",
             daemon.pid(),
-            context.daemon_command("shutdown")
+            context.daemon_command("daemon shutdown")
         ));
     }
     Ok(())
@@ -409,7 +409,7 @@ async fn how_it_runs(
         }
     };
     let pid = daemon.pid();
-    let shutdown = context.daemon_command("shutdown");
+    let shutdown = context.daemon_command("daemon shutdown");
     let bin = installation.bin_dir();
     let bin = bin.display();
     let refused = |problem: String, hint: String| Failure::new(Exit::Conflict, problem, hint);

@@ -65,7 +65,10 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
                 format!(
                     "workspace {id} runs on another node: its files here can only be checked together"
                 ),
-                format!("omit `--conversation`: `{}`", context.command("verify")),
+                format!(
+                    "omit `--conversation`: `{}`",
+                    context.command("daemon verify")
+                ),
             ));
         }
         Some(id) if is_followed => (Vec::new(), vec![id]),
@@ -142,10 +145,13 @@ fn tell(
     }
     let problem = "stored data is damaged";
     let advice = if is_own_damaged {
-        let repair = context.command("verify --repair");
+        let repair = context.command("daemon verify --repair");
         format!("restore the files from a backup, or continue without the damaged data: `{repair}`")
     } else {
-        let again = context.command(if args.all { "verify --all" } else { "verify" });
+        let again = context.command(match args.all {
+            true => "daemon verify --all",
+            false => "daemon verify",
+        });
         format!("check again in a few seconds, when they are restored from the log: `{again}`")
     };
     Err(Failure::new(Exit::Damaged, problem, advice))

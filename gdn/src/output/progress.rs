@@ -86,11 +86,11 @@ impl TurnView {
         let view = Self {
             output,
             quiet,
-            show_question: context.command("question show"),
+            show_question: context.command("inbox question show"),
             decide: Decide {
-                show: context.command("approvals"),
-                approve: context.command("approve"),
-                deny: context.command("deny"),
+                show: context.command("inbox approvals"),
+                approve: context.command("inbox approve"),
+                deny: context.command("inbox deny"),
             },
             streaming,
             columns,

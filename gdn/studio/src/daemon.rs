@@ -81,7 +81,7 @@ impl DaemonRequestError {
                 let suggestion = match error {
                     ConnectError::NotRunning { .. } => "start it in your project: `gdn run`",
                     ConnectError::NotListening { .. } => {
-                        "stop it, then start it again: `gdn shutdown`"
+                        "stop it, then start it again: `gdn daemon shutdown`"
                     }
                     ConnectError::VersionMismatch { .. } => "restart Studio: `gdn studio`",
                     _ => "find the problem: `gdn doctor`",

@@ -1,4 +1,4 @@
-//! `gdn validate`, `gdn schema` and `gdn config`.
+//! `gdn validate`, `gdn config schema` and `gdn config`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -94,10 +94,10 @@ impl BundleError {
         let text = self.in_words();
         let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
         let hint = match self {
-            Self::NoInstance => "`gdn instance list` shows the conversations".to_owned(),
+            Self::NoInstance => "`gdn conversation list` shows the conversations".to_owned(),
             // What lists the bundle cannot read it either.
             Self::Damaged { .. } => {
-                "`gdn verify` shows what is damaged; `gdn verify --repair` sets it aside".to_owned()
+                "`gdn daemon verify` shows what is damaged; `gdn daemon verify --repair` sets it aside".to_owned()
             }
             Self::File(_) | Self::NotRemoved { .. } => {
                 "`gdn doctor` checks the disk of the state root".to_owned()
@@ -107,15 +107,15 @@ impl BundleError {
                 "`gdn config show` shows the configuration that it runs with".to_owned()
             }
             Self::NotAllowed => "`gdn config show` shows the project's policy".to_owned(),
-            Self::NoRevision { .. } => format!("`gdn bundle log {key}` shows the revisions"),
+            Self::NoRevision { .. } => format!("`gdn conversation bundle log {key}` shows the revisions"),
             Self::NoSubject { .. } => format!(
-                "`gdn bundle status {key}` shows the changesets, `gdn bundle log {key}` the revisions"
+                "`gdn conversation bundle status {key}` shows the changesets, `gdn conversation bundle log {key}` the revisions"
             ),
             Self::WrongState { id, .. } => {
-                format!("`gdn bundle show {id} --key {key}` shows it and the reason")
+                format!("`gdn conversation bundle show {id} --key {key}` shows it and the reason")
             }
             Self::NoChangeset { .. } | Self::NoneOpen | Self::Invalid(_) => {
-                format!("`gdn bundle status {key}` shows what there is")
+                format!("`gdn conversation bundle status {key}` shows what there is")
             }
         };
         ControlError::new(code, text).suggest(hint)

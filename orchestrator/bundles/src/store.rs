@@ -411,7 +411,7 @@ impl<'d> Store<'d> {
             let dir = self.dir.join("store").join(dir);
             for entry in self.disk.list(&dir).during("list", &dir)? {
                 let name = entry.name.to_string_lossy();
-                // Files moved aside by `gdn verify --repair` are kept for inspection.
+                // Files moved aside by `gdn daemon verify --repair` are kept for inspection.
                 if !keep.contains(&*name) && !name.contains(ASIDE) {
                     let path = dir.join(&entry.name);
                     if is_revisions {

@@ -103,11 +103,9 @@ impl Store {
             if self.ids()?.contains(&id) {
                 let path = root.join(folder_of(id));
                 let finding = Finding::new(&path, FindingKind::DamagedRecord, problem);
-                findings.push(
-                    finding.severity(Severity::Error).advice(
-                        "use another checkpoint; `gdn verify --repair` sets this one aside",
-                    ),
-                );
+                findings.push(finding.severity(Severity::Error).advice(
+                    "use another checkpoint; `gdn daemon verify --repair` sets this one aside",
+                ));
             }
         }
         Ok(findings)

@@ -85,7 +85,7 @@ pub fn import(
             let problem = Problem::new(codes::UNKNOWN_KIND, start, message);
             report.add(problem.help(
                 "pass a file with `agents` and `routes`, `flow` or `resources`; for a project of goondan 0.0.3: `gdn \
-                 migrate`",
+                 config migrate`",
             ));
             return Err(report.into_diagnostics());
         }

@@ -258,7 +258,7 @@ impl Translation {
             .map(|(file, _)| SourceLocation::start_of(*file));
         let place = changed.next().or(first);
         let help = if self.contract == BaseContract::Own || self.pinned().is_some() {
-            "replace anchors and aliases in it by their values and run `gdn migrate` again; or write \
+            "replace anchors and aliases in it by their values and run `gdn config migrate` again; or write \
              the current form by hand: `gdn config show` prints it, docs/compatibility.md explains it"
                 .to_owned()
         } else {

@@ -236,15 +236,15 @@ pub(crate) const BUDGET_WARNING_PERCENT: u128 = 90;
 /// Budgets of one workspace that are shown, those nearest to their limits first.
 pub(crate) const BUDGET_STATES_SHOWN: usize = 50;
 
-/// Processes of one workspace that do not do their work and are named in `gdn status`; the others are
+/// Processes of one workspace that do not do their work and are named in `gdn daemon status`; the others are
 /// counted.
 pub(crate) const UNHEALTHY_SHOWN: usize = 20;
 
-/// Tasks of one workspace whose newest checkpoint could not be restored and that are named in `gdn status`; the
+/// Tasks of one workspace whose newest checkpoint could not be restored and that are named in `gdn daemon status`; the
 /// others are counted.
 pub(crate) const FAILED_DRILLS_SHOWN: usize = 20;
 
-/// Maximum number of conversations with bundle problems of one workspace that `gdn status` names;
+/// Maximum number of conversations with bundle problems of one workspace that `gdn daemon status` names;
 /// the others are counted.
 pub(crate) const BUNDLE_PROBLEMS_SHOWN: usize = 20;
 

@@ -276,7 +276,7 @@ fn key(workspace_id: WorkspaceId, app: ResourceName, subject: Option<OAuthSubjec
 
 fn no_app(key: &GrantKey) -> ControlError {
     let text = format!("OAuthApp `{}` does not exist", key.need.app);
-    ControlError::new(ErrorCode::OauthNotFound, text).suggest("list all: `gdn oauth list`")
+    ControlError::new(ErrorCode::OauthNotFound, text).suggest("list all: `gdn secret oauth list`")
 }
 
 /// Entropy for the secrets of a login.

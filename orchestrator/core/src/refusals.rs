@@ -60,7 +60,7 @@ pub fn control_error(error: &StoreError) -> ControlError {
     let text = goondan_log::error_chain(error);
     match error {
         StoreError::NoInstance { .. } => ControlError::new(ErrorCode::InstanceNotFound, text)
-            .suggest("list conversations: `gdn instance list`"),
+            .suggest("list conversations: `gdn conversation list`"),
         StoreError::WrongEvent { .. } => ControlError::new(ErrorCode::EventNotFound, text)
             .suggest("list events: `gdn event list`"),
         StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),

@@ -155,7 +155,7 @@ impl Schedules {
                 Ok(book) => (book, None),
                 Err(problem) => {
                     let event = LogEvent::error(
-                        "failed to read schedules; run `gdn verify --repair`, then `gdn reload`",
+                        "failed to read schedules; run `gdn daemon verify --repair`, then `gdn config reload`",
                     );
                     fleet.log(event.of(&at).with("error", problem.clone()));
                     (Book::default(), Some(problem))

@@ -121,7 +121,7 @@ impl Finding {
 
 fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
     const RESTORE: &str =
-        "restore the file from a backup, or set the damage aside with `gdn verify --repair`";
+        "restore the file from a backup, or set the damage aside with `gdn daemon verify --repair`";
     match kind {
         FindingKind::TornTail => (
             Severity::Warning,

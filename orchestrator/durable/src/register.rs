@@ -241,7 +241,7 @@ impl<'d> Register<'d> {
             tracing::error!(
                 path = %path.display(),
                 problem = finding.problem,
-                "a file is not as it was left; `gdn verify --repair` acknowledges that"
+                "a file is not as it was left; `gdn daemon verify --repair` acknowledges that"
             );
         }
         manifest.remember(finding.as_slice())
@@ -421,7 +421,9 @@ impl<'d> Register<'d> {
     fn folder_finding(&self, problem: &str) -> Finding {
         Finding::new(&self.subject, FindingKind::MissingFile, problem)
             .severity(Severity::Error)
-            .advice("restore it from a backup, or acknowledge the loss: `gdn verify --repair`")
+            .advice(
+                "restore it from a backup, or acknowledge the loss: `gdn daemon verify --repair`",
+            )
     }
 
     /// Problem of a file; `None` if its claim was retracted or extended meanwhile.

@@ -394,8 +394,9 @@ impl OAuthMachine {
             Some(_) | None => {
                 let text = format!("OAuthApp `{}` does not exist", key.need.app);
                 let error = ControlError::new(ErrorCode::OauthNotFound, text);
-                let error = error
-                    .suggest("`gdn oauth list` shows all; one is a document of `kind: OAuthApp`");
+                let error = error.suggest(
+                    "`gdn secret oauth list` shows all; one is a document of `kind: OAuthApp`",
+                );
                 self.answer(waiter, Err(error));
             }
         }

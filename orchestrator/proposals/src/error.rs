@@ -149,11 +149,11 @@ impl From<ProposalError> for ControlError {
         let (code, hint) = match error {
             ProposalError::NoSandbox { .. } => (
                 ErrorCode::SandboxNotFound,
-                "list sandboxes: `gdn sandbox list`".to_owned(),
+                "list sandboxes: `gdn proposal sandbox list`".to_owned(),
             ),
             ProposalError::Taken { .. } => (
                 ErrorCode::SandboxTaken,
-                "choose another `--run` or `--agent`, or remove it: `gdn sandbox remove`"
+                "choose another `--run` or `--agent`, or remove it: `gdn proposal sandbox remove`"
                     .to_owned(),
             ),
             ProposalError::NoProposal { at } => (
@@ -191,7 +191,7 @@ impl From<ProposalError> for ControlError {
             ),
             ProposalError::Tree(TreeError::Damaged { .. }) | ProposalError::Damaged { .. } => (
                 ErrorCode::Damaged,
-                "list all damage: `gdn verify`; remove a damaged sandbox: `gdn sandbox remove --force`"
+                "list all damage: `gdn daemon verify`; remove a damaged sandbox: `gdn proposal sandbox remove --force`"
                     .to_owned(),
             ),
             ProposalError::Tree(_) => (

@@ -203,7 +203,7 @@ impl Sandboxes<'_> {
         }
         Err(ProposalError::invalid(
             format!("`{agent}` already has {MERGED_NAMES_MAX} merged proposals"),
-            "remove some: `gdn sandbox remove`",
+            "remove some: `gdn proposal sandbox remove`",
         ))
     }
 

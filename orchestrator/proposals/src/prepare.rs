@@ -261,7 +261,7 @@ impl Sandboxes<'_> {
                         format!(
                             "the sandbox of `{agent_id}` in run `{run_id}` is older than the task"
                         ),
-                        format!("remove it: `gdn sandbox remove {run_id} {agent_id}`"),
+                        format!("remove it: `gdn proposal sandbox remove {run_id} {agent_id}`"),
                     ));
                 }
                 Ok(self.sandbox_detail(&open, None))

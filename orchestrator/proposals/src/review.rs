@@ -373,7 +373,7 @@ fn unwritable(
         };
         let is_mount = why.kind() == ErrorKind::ReadOnlyFilesystem;
         let reason = if is_mount {
-            "it is read-only for the daemon; for a service, add it with `gdn service install \
+            "it is read-only for the daemon; for a service, add it with `gdn daemon service install \
              --writable DIR`, or with `ReadWritePaths=` in its unit, and restart the service"
                 .to_owned()
         } else {

@@ -115,7 +115,7 @@ impl Sandboxes<'_> {
     ) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = at;
         let renew = format!(
-            "remove it with `gdn sandbox remove --force {run_id} {agent_id}`, then prepare a new one"
+            "remove it with `gdn proposal sandbox remove --force {run_id} {agent_id}`, then prepare a new one"
         );
         let open = match self.look(at) {
             Ok(open) => open,

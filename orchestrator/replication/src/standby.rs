@@ -158,7 +158,7 @@ pub enum StandbyTrouble {
     /// The rebuilt files differ from the owner's again.
     #[error(
         "after a rebuild from the log, this node's files differ from the owner's again at position \
-         {position}: one of the two disks is damaged; run `gdn verify` on both nodes"
+         {position}: one of the two disks is damaged; run `gdn daemon verify` on both nodes"
     )]
     DiffersAgain { position: Position },
     /// The log was truncated beyond the next record to read.

@@ -50,7 +50,8 @@ mod places;
 pub(super) mod socket;
 
 /// Hint for a client of another version.
-const OTHER_VERSION_HINT: &str = "use binaries of one build; `gdn shutdown` stops the daemon";
+const OTHER_VERSION_HINT: &str =
+    "use binaries of one build; `gdn daemon shutdown` stops the daemon";
 
 /// State shared by all connections.
 #[derive(Debug, Clone)]
@@ -344,7 +345,7 @@ fn overloaded(no_place: SlotRefusal) -> ControlError {
     let suggestion = match no_place {
         SlotRefusal::Waiting(_) | SlotRefusal::OfOneClient(_) => {
             "try again in a moment, or do not wait: `gdn send --no-wait`; end unneeded clients, \
-             such as `gdn logs -f` and `gdn watch`"
+             such as `gdn logs -f` and `gdn workspace watch`"
         }
         SlotRefusal::Brief(_) | SlotRefusal::OfOneConnection(_) | SlotRefusal::Replaced => {
             "try again in a moment"

@@ -36,7 +36,7 @@ use super::event::ShellEvent;
 use super::tasks::boot;
 use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
-const LIST_HINT: &str = "list checkpoints: `gdn instance checkpoints`";
+const LIST_HINT: &str = "list checkpoints: `gdn conversation checkpoints`";
 
 /// Retention of a conversation's joint checkpoints.
 const KEPT: Retention = Retention {
@@ -175,7 +175,7 @@ fn told(error: &CheckpointError) -> ControlError {
         _ => ErrorCode::Storage,
     };
     let hint = match error {
-        CheckpointError::None => "create one: `gdn instance checkpoint`",
+        CheckpointError::None => "create one: `gdn conversation checkpoint`",
         CheckpointError::Unknown { .. } | CheckpointError::UnknownName { .. } => LIST_HINT,
         _ => return ControlError::new(code, text),
     };
@@ -398,7 +398,7 @@ fn not_rewound(events: u64, sandbox: Option<&Path>) -> Vec<String> {
     }
     if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_dir()) {
         told.push(format!(
-            "the sandbox `{}` and its proposal: see `gdn sandbox list` and `gdn proposal list`",
+            "the sandbox `{}` and its proposal: see `gdn proposal sandbox list` and `gdn proposal list`",
             sandbox.display()
         ));
     }

@@ -159,7 +159,7 @@ fn not_taken(error: &StoreError) -> StartFailure {
     let failure = StartFailure::new(error);
     let (code, hint) = match error {
         StoreError::RootInUse { .. } => {
-            let hint = "see it with `gdn status`, or stop it with `gdn shutdown`";
+            let hint = "see it with `gdn daemon status`, or stop it with `gdn daemon shutdown`";
             (EXIT_IN_USE, hint.to_owned())
         }
         StoreError::NewerFormat { source, .. } => (EXIT_NEWER_FORMAT, source.hint()),
@@ -448,7 +448,7 @@ fn has_left(layout: &Layout) -> StartFailure {
     }
     .hint(
         "restore `replication` and start the daemon. To leave the other nodes permanently: run \
-         `gdn node drain`, remove `replication` while the daemon runs, and run `gdn node leave`. \
+         `gdn daemon node drain`, remove `replication` while the daemon runs, and run `gdn daemon node leave`. \
          Otherwise several nodes could run the same workspaces",
     )
 }

@@ -104,7 +104,7 @@ fn no_trace(of: Option<&str>) -> ControlError {
         None => "no turn has started yet".to_owned(),
     };
     ControlError::new(ErrorCode::EventNotFound, message)
-        .suggest("list the turns of a conversation: `gdn instance history --turns`")
+        .suggest("list the turns of a conversation: `gdn conversation history --turns`")
 }
 
 fn answer(value: &impl Serialize) -> Result<Value, ControlError> {

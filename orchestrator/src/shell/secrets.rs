@@ -97,7 +97,7 @@ impl From<KeepError> for ControlError {
             KeepError::NothingToRotate => Self::new(ErrorCode::SecretNotFound, text)
                 .suggest("`gdn secret set` creates an identity with the first secret"),
             KeepError::InvalidPermission(_) => Self::new(ErrorCode::InvalidRequest, text)
-                .suggest("let `gdn permission allow` find out what it covers"),
+                .suggest("let `gdn workspace permission allow` find out what it covers"),
             KeepError::NoKey(_) => Self::new(ErrorCode::InvalidRequest, text),
             KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
                 .suggest("pass an existing project, or create one with `gdn init`"),

@@ -22,7 +22,7 @@ use goondan_trees::{PathProblem, RealFolder, RelativePath};
 const STAGING_PREFIX: &str = ".import-repair-";
 
 /// Advice about a damaged history that the daemon has open.
-const IS_OPEN: &str = "the daemon has this history open: restart it (`gdn shutdown`, then `gdn run`), and repair then";
+const IS_OPEN: &str = "the daemon has this history open: restart it (`gdn daemon shutdown`, then `gdn run`), and repair then";
 
 /// Reason that files cannot be verified.
 #[derive(Debug, thiserror::Error)]

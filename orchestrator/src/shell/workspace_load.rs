@@ -584,7 +584,7 @@ fn not_here(id: &WorkspaceId, why: &NotOwner) -> ControlError {
         ErrorCode::WorkspaceElsewhere,
         format!("workspace `{id}`: {why}"),
     )
-    .suggest("find its node: `gdn node list`")
+    .suggest("find its node: `gdn daemon node list`")
 }
 
 fn storage(error: &StoreError) -> ControlError {

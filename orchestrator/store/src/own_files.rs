@@ -104,7 +104,7 @@ impl FolderManifest {
         tracing::error!(
             path = %path.display(),
             problem = finding.problem,
-            "file does not match its manifest; run `gdn verify --repair` to acknowledge"
+            "file does not match its manifest; run `gdn daemon verify --repair` to acknowledge"
         );
         self.manifest.remember(&[finding])?;
         Ok(true)

@@ -255,7 +255,9 @@ fn check_unusable(
                 }
                 .to_owned()
             },
-            |key| format!("recreate its metadata: `gdn verify --instance {key} --repair`"),
+            |key| {
+                format!("recreate its metadata: `gdn daemon verify --conversation {key} --repair`")
+            },
         );
         let problem = format!("the conversation is left out of every list: {error}");
         let at = path.join(Metadata::FILE);
@@ -359,7 +361,9 @@ pub(crate) fn acknowledge_lost_folders(
 
 fn lost_folder(dir: &Path, problem: String) -> Finding {
     let finding = Finding::new(dir, FindingKind::MissingFile, problem).severity(Severity::Error);
-    finding.advice("restore it from a backup, or acknowledge the loss: `gdn verify --all --repair`")
+    finding.advice(
+        "restore it from a backup, or acknowledge the loss: `gdn daemon verify --all --repair`",
+    )
 }
 
 fn sorted(disk: &dyn Disk, dir: &Path) -> Result<Vec<(PathBuf, EntryKind, String)>, StoreError> {

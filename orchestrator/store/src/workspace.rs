@@ -85,7 +85,7 @@ pub fn register(
             workspace_id = %id,
             path = %dir.display(),
             "the workspace's folder is missing and is created again, empty; \
-             `gdn verify --all --repair` acknowledges the loss"
+             `gdn daemon verify --all --repair` acknowledges the loss"
         );
         record_copy::mark_lost(disk, layout, &id, copy)?;
     }

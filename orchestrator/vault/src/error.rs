@@ -188,7 +188,7 @@ impl VaultError {
                 path.display()
             ),
             Self::Permissions { path, .. } => format!(
-                "restore `{}` from a backup, or move it away and decide again: `gdn permission \
+                "restore `{}` from a backup, or move it away and decide again: `gdn workspace permission \
                  allow PERMISSION`",
                 path.display()
             ),

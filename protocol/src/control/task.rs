@@ -629,7 +629,7 @@ pub struct TaskLastRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskSandbox {
-    /// Its address, for `gdn sandbox show` and `gdn proposal show`.
+    /// Its address, for `gdn proposal sandbox show` and `gdn proposal show`.
     pub at: SandboxRef,
     /// Its copy of the project. It is made when the first run begins.
     pub work_dir: PathBuf,

@@ -64,7 +64,7 @@ fn root_11_a_second_daemon_ends_and_names_the_owner() {
     let second = RunningProgram::start(home.command(&bin(ORCHESTRATOR), &[])).wait();
     let second = second
         .exits(3)
-        .tells(&[&owner, "gdn status", "gdn shutdown"]);
+        .tells(&[&owner, "gdn daemon status", "gdn daemon shutdown"]);
     assert_eq!(
         second.stdout, "",
         "nothing that a log pipeline would trip over"

@@ -1,4 +1,4 @@
-//! Damaged files: `gdn verify` reports them, and sets damage aside (`MSG-11`).
+//! Damaged files: `gdn daemon verify` reports them, and sets damage aside (`MSG-11`).
 
 use std::fs;
 use std::path::Path;

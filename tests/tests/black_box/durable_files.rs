@@ -1,6 +1,6 @@
 //! Changes every file of two workspaces with one of each kind: a conversation with a bundle and a
 //! joint checkpoint, a sandbox with a proposal, a task with checkpoints and a secret. Each file is
-//! removed, emptied, truncated at its last line, and changed by one bit, and `gdn verify` must
+//! removed, emptied, truncated at its last line, and changed by one bit, and `gdn daemon verify` must
 //! report it, unless it is listed here with a reason (`MSG-11`).
 
 use std::fs;
@@ -124,8 +124,8 @@ fn durable_files(home: &Home) -> Vec<PathBuf> {
     files
 }
 
-/// True if a run of `gdn verify` reports a file, or a folder that contains it, as damaged. A warning is enough for an
-/// encrypted document that still opens: people edit those with `sops`.
+/// True if a run of `gdn daemon verify` reports a file, or a folder that contains it, as damaged. A warning is enough
+/// for an encrypted document that still opens: people edit those with `sops`.
 fn is_reported(ran: &CommandOutput, file: &Path, damage: Damage) -> bool {
     let report = ran.json();
     let mut findings = report["findings"].as_array().unwrap().iter();

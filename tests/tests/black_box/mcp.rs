@@ -416,7 +416,8 @@ fn prov_1_mcp_server_that_must_be_downloaded_names_the_next_command() {
     wait_until("it is parked", || detail(&home).starts_with("parked"));
     let why = detail(&home);
     assert!(
-        why.contains("gdn permission allow packages --project") && why.contains("npm install @a/b"),
+        why.contains("gdn workspace permission allow packages --project")
+            && why.contains("npm install @a/b"),
         "{why}"
     );
     // Installed in the project, it starts.

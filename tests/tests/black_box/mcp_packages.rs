@@ -55,7 +55,7 @@ pub(crate) fn detail(home: &Home) -> String {
 }
 
 fn is_refused(home: &Home) -> bool {
-    detail(home).contains("gdn permission allow packages --project")
+    detail(home).contains("gdn workspace permission allow packages --project")
 }
 
 fn downloads(daemon: &Daemon) -> usize {

@@ -314,7 +314,7 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
     let ready = within(START_MAX, || {
         let detail = detail(&home);
         // The first start, before the permission, is refused.
-        let has_failed = !detail.contains("gdn permission allow")
+        let has_failed = !detail.contains("gdn workspace permission allow")
             && (detail.contains("trying again after") || detail.starts_with("parked"));
         (has_failed || detail.starts_with("MCP server ")).then_some(detail)
     });

@@ -1,4 +1,4 @@
-//! Goal: the endpoint and the collector receive the same as `gdn metrics`, and no other workspace's
+//! Goal: the endpoint and the collector receive the same as `gdn daemon metrics`, and no other workspace's
 //! data (`OBS-3`).
 //!
 //! Method: the real binaries with two workspaces, an HTTP client, and a local collector.

@@ -182,7 +182,7 @@ fn sys_4_login_token_is_used_renewed_revoked_and_encrypted() {
         .prints(&["idp", "no login"])
         .tells(&["gdn", "oauth login idp"]);
     let waits = |line: &Value| {
-        line["connection"] == "hook" && line.to_string().contains("gdn oauth login idp")
+        line["connection"] == "hook" && line.to_string().contains("gdn secret oauth login idp")
     };
     daemon.log().wait_for("the webhook waits", waits);
     home.gdn(&["oauth", "refresh", "idp"])

@@ -143,7 +143,7 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
     let length = manager.recv(&mut told).unwrap();
     let told = String::from_utf8_lossy(&told[..length]).into_owned();
     assert!(
-        told.starts_with("STATUS=error: ") && told.contains("gdn shutdown"),
+        told.starts_with("STATUS=error: ") && told.contains("gdn daemon shutdown"),
         "{told}"
     );
     home.gdn(&["shutdown"]).exits(0);

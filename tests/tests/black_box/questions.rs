@@ -1,4 +1,4 @@
-//! Questions of MCP servers to a person: asked under a tool call, answered with `gdn question`.
+//! Questions of MCP servers to a person: asked under a tool call, answered with `gdn inbox question`.
 
 use std::time::{Duration, Instant};
 

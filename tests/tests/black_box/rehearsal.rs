@@ -1,4 +1,4 @@
-//! `gdn bundle rehearse`: a person sees the effects of a change before it is active, and a
+//! `gdn conversation bundle rehearse`: a person sees the effects of a change before it is active, and a
 //! rehearsal changes nothing.
 
 use std::collections::BTreeMap;

@@ -23,7 +23,7 @@ use crate::proposals;
 const DEPOSED: i32 = 7;
 /// The exit code of `gdn` without a daemon.
 const NOT_RUNNING: i32 = 3;
-/// The exit code of `gdn verify` that found damage.
+/// The exit code of `gdn daemon verify` that found damage.
 const DAMAGED: i32 = 15;
 
 /// Number of faults of three daemons; the long form is 100.

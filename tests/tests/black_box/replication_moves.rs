@@ -261,7 +261,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
     let ended = daemon_a.stop();
     let refused = Daemon::starting(&a.home, a.home.command(&bin(ORCHESTRATOR), &[])).ends();
     assert_eq!(refused.0, Some(1), "{refused:?}");
-    assert!(refused.1.contains("gdn node leave"), "{refused:?}");
+    assert!(refused.1.contains("gdn daemon node leave"), "{refused:?}");
     drop(ended);
 
     // The follower leaves; the owner keeps the workspace, and is the last node.

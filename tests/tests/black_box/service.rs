@@ -1,4 +1,4 @@
-//! `gdn service`, with fake service managers that behave like the real ones and record their calls
+//! `gdn daemon service`, with fake service managers that behave like the real ones and record their calls
 //! (`REL-1`).
 
 use std::fs;

@@ -36,7 +36,7 @@ fn of_kind(home: &Home, kind: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("there is nothing of {kind}"))
 }
 
-/// The findings of `gdn verify --all`: file, problem and advice.
+/// The findings of `gdn daemon verify --all`: file, problem and advice.
 fn findings(home: &Home, code: i32) -> Vec<(PathBuf, String, String)> {
     let ran = home.gdn(&["verify", "--all", "--json"]).exits(code);
     let line = ran.stdout.lines().next().unwrap();
@@ -68,7 +68,7 @@ fn sys_3_verify_names_bad_documents_with_a_remedy_for_each() {
     assert_eq!(findings(&home, 0), []);
 
     for (kind, advice) in [
-        ("grants", "`gdn oauth login idp`"),
+        ("grants", "`gdn secret oauth login idp`"),
         ("sessions", "start the login again"),
         ("secrets", "`gdn secret remove app`"),
     ] {

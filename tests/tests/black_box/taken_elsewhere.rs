@@ -1,4 +1,4 @@
-//! Moving conversations to another machine with `gdn instance export` and `import`.
+//! Moving conversations to another machine with `gdn conversation export` and `import`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `gdn upgrade`: versions made from the real binaries, and agents at work during an upgrade
+//! `gdn daemon upgrade`: versions made from the real binaries, and agents at work during an upgrade
 //! (`REL-1`).
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Clients that watch a project: `gdn watch`.
+//! Clients that watch a project: `gdn workspace watch`.
 
 use goondan_tests::home::RunningProgram;
 use goondan_tests::processes::{self, Signal};

@@ -76,7 +76,7 @@ fn compat_2_agents_work_in_the_project_once_a_person_allows_it() {
     let project = home.project().canonicalize().unwrap();
     let refused = home.ask("main", "call 0");
     assert!(
-        refused.contains("gdn permission allow project"),
+        refused.contains("gdn workspace permission allow project"),
         "{refused}"
     );
     let before = result(&home, "main", 1);

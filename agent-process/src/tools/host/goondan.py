@@ -8,7 +8,8 @@
 
     run()
 
-The runner of goondan provides this module, so nothing is installed. `gdn types` writes it for editors and type checkers.
+The runner of goondan provides this module, so nothing is installed. `gdn config types` writes it for editors and
+type checkers.
 """
 
 import asyncio

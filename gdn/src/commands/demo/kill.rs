@@ -195,7 +195,7 @@ fn judged(came: &KillRunResult, demo: &Context) -> Result<(), Failure> {
         format!(
             "this is a bug in goondan; please report it with the state root, which is kept; to inspect it: `{}`, then `{}`",
             demo.command("run"),
-            demo.command("instance list")
+            demo.command("conversation list")
         ),
     ))
 }

@@ -205,7 +205,7 @@ pub(super) async fn daemon(context: &Context) -> CheckResult {
             return CheckResult::ok(CHECK, "not running").hint(format!("start one: `{run}`"));
         }
         Err(error) => {
-            let restart = context.daemon_command("shutdown");
+            let restart = context.daemon_command("daemon shutdown");
             let hint = format!("`{restart}`, then `{run}`");
             return CheckResult::bad(CHECK, error.to_string(), hint);
         }
@@ -225,7 +225,7 @@ pub(super) async fn daemon(context: &Context) -> CheckResult {
     );
     let ill = status.workspaces.iter().any(|info| !info.is_healthy());
     if ill || !status.short_of.is_empty() {
-        let look = context.daemon_command("status");
+        let look = context.daemon_command("daemon status");
         let found = format!("{found}; something needs attention");
         return CheckResult::warn(CHECK, found, format!("for details: `{look}`"));
     }

@@ -110,7 +110,7 @@ fn of_daemon(
     let hint = format!(
         "set the same variables where the daemon starts, and restart it: `{}`, then `{}`; a service reads its \
          environment file",
-        context.daemon_command("shutdown"),
+        context.daemon_command("daemon shutdown"),
         context.daemon_command("run")
     );
     Some(CheckResult::warn("network of the daemon", found, hint))

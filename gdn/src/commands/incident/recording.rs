@@ -72,7 +72,7 @@ pub(super) async fn read(
         return Err(Failure::new(
             Exit::TryAgain,
             format!("no turn of trace {} has ended", trace.trace_id),
-            "wait for its end: `gdn watch`",
+            "wait for its end: `gdn workspace watch`",
         ));
     }
     let mut conversations: Vec<(AgentName, InstanceKey, Vec<Message>)> = Vec::new();

@@ -122,7 +122,7 @@ pub(super) fn check_readable(detail: &TaskDetail, context: &Context) -> Result<(
     };
     let task = &detail.info.task_id;
     let message = format!("task {task} cannot be read: {}", text::one_line(why));
-    let verify = context.command("verify --repair");
+    let verify = context.command("daemon verify --repair");
     Err(Failure::new(
         Exit::Damaged,
         message,

@@ -126,9 +126,9 @@ export async function readNeeds(workspaceId: string): Promise<Needs> {
     return all;
   };
   const [approvals, questions, calls, events, proposals, bundles, tasks, workspace, usage] = await Promise.all([
-    or(listed<Approval>('approval.list', 'approvals', 'gdn approvals').then(withInputs), []),
-    or(listed<Question>('question.list', 'questions', 'gdn question list'), []),
-    or(listed<UnknownCall>('call.unknown', 'calls', 'gdn calls'), []),
+    or(listed<Approval>('approval.list', 'approvals', 'gdn inbox approvals').then(withInputs), []),
+    or(listed<Question>('question.list', 'questions', 'gdn inbox question list'), []),
+    or(listed<UnknownCall>('call.unknown', 'calls', 'gdn inbox calls'), []),
     or(readEvents(of), []),
     or(listed<Proposal>('proposal.list', 'proposals', 'gdn proposal list'), []),
     or<WaitingChangesets>(readWaitingChangesets(workspaceId), { changesets: [], unreadable: [], more: false }),

@@ -201,7 +201,7 @@ function approvalPage(all, after) {
 
 function decide(of, { approvalId, decision }) {
   const at = of.approvals.findIndex((one) => one.approvalId === approvalId);
-  if (at === -1) return refusal('approvalNotFound', 'No such call waits.', 'type `gdn approvals`');
+  if (at === -1) return refusal('approvalNotFound', 'No such call waits.', 'type `gdn inbox approvals`');
   const [approval] = of.approvals.splice(at, 1);
   of.decided.push({ approvalId, decision });
   of.tell({ type: 'approval.closed', instanceKey: approval.instanceKey, approvalId, toolName: approval.toolName, how: decision });
@@ -210,7 +210,7 @@ function decide(of, { approvalId, decision }) {
 
 function decideChangeset(of, { instanceKey, changesetId, reason }, state) {
   const at = of.changesets.findIndex((one) => one.instanceKey === instanceKey && one.changeset.changesetId === changesetId);
-  if (at === -1) return refusal('invalidRequest', 'It does not wait.', 'type `gdn bundle status`');
+  if (at === -1) return refusal('invalidRequest', 'It does not wait.', 'type `gdn conversation bundle status`');
   const [{ changeset }] = of.changesets.splice(at, 1);
   of.decided.push({ changesetId, state, reason });
   of.tell({ type: 'bundle.changed', instanceKey, changesetId, what: state, detail: 'by a person' });
@@ -336,7 +336,7 @@ const CALLS = {
   'message.get': wholeMessage,
   'instance.show': (of, { instanceKey }) => {
     const found = of.conversations.find((one) => one.instanceKey === instanceKey);
-    if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn instance list`');
+    if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn conversation list`');
     return ok({ ...found, directory: '/d', workDir: '/d/work', messages: of.histories.get(instanceKey)?.length ?? 0, baseBytes: 1, pendingEvents: 0, extensions: {} });
   },
   'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
@@ -360,7 +360,7 @@ const CALLS = {
     const { of: id } = params;
     if (id === undefined || id === 'last' || id === 'b'.repeat(32)) return tracePage('b'.repeat(32), of.trace, params, true);
     if (id === 'a'.repeat(32) || id === 't') return tracePage('a'.repeat(32), data.turnEvents, params);
-    return refusal('eventNotFound', `There is no trace of ${id}.`, 'type `gdn trace`');
+    return refusal('eventNotFound', `There is no trace of ${id}.`, 'type `gdn event trace`');
   },
   'approval.list': (of, { after }) => ok(approvalPage(of.approvals, after)),
   'approval.show': (of, { approvalId }) => ok({ approval: of.approvals.find((one) => one.approvalId === approvalId), input: of.inputs[approvalId] }),
@@ -368,7 +368,7 @@ const CALLS = {
   'call.unknown': (of) => ok({ calls: of.calls }),
   'call.settle': (of, { instanceKey, toolCallId, note }) => {
     const call = of.calls.find((one) => one.toolCallId === toolCallId && one.instanceKey === instanceKey);
-    if (call === undefined) return refusal('callNotFound', 'no such call', 'type `gdn calls`');
+    if (call === undefined) return refusal('callNotFound', 'no such call', 'type `gdn inbox calls`');
     of.calls = of.calls.filter((one) => one !== call);
     of.tell({ type: 'call.settled', instanceKey, toolCallId, note });
     return ok({ call });

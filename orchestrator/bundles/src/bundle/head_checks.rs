@@ -54,7 +54,7 @@ impl<G: ConfigPreflight> Bundle<'_, G> {
             verdict: ChangesetVerdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
         };
         if state.pinned {
-            let why = "a user pinned the configuration (`gdn bundle pin`)";
+            let why = "a user pinned the configuration (`gdn conversation bundle pin`)";
             return Ok(rejected(why.to_owned()));
         }
         if !conflicts.is_empty() {

@@ -145,8 +145,8 @@ fn refuse(why: &str, start: Option<SourceLocation>, report: &mut ProblemReport) 
     let place = start
         .unwrap_or_else(|| SourceLocation::start_of(report.add_file(Path::new(PROJECT_FILE), "")));
     let message = format!("agents may write in the project, but not in its configuration: {why}");
-    let help = "check these files, then run `gdn permission allow project`, or withdraw it: \
-        `gdn permission deny project`";
+    let help = "check these files, then run `gdn workspace permission allow project`, or withdraw it: \
+        `gdn workspace permission deny project`";
     report.add(Problem::new(codes::PERMISSION_OUTGROWN, place, message).help(help));
 }
 

@@ -39,7 +39,7 @@ const OWN_PARAMS: [&str; 8] = [
 /// Shape of an `OAuthApp`'s `spec`.
 pub(crate) static SPEC: Shape = Shape::of(
     "OAuthAppSpec",
-    "An application at an authorization server. People log in with `gdn oauth login`; tokens are \
+    "An application at an authorization server. People log in with `gdn secret oauth login`; tokens are \
      renewed automatically.",
     &[
         Field::optional(

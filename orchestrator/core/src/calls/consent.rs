@@ -46,7 +46,7 @@ impl Calls {
             fleet.log(event.in_trace(trace));
             let waits = ModelPiece::Consent {
                 need: need.to_string(),
-                command: format!("gdn oauth login {}", need.arguments()),
+                command: format!("gdn secret oauth login {}", need.arguments()),
             };
             if let (Some(place), Ok(piece)) = (place, to_raw_value(&waits)) {
                 tell_watchers(fleet, &at, &place, &piece);

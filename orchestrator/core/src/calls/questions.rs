@@ -338,7 +338,7 @@ impl Calls {
             open.form.check(&answer.content).map_err(|problem| {
                 let text = format!("the answer does not fit question `{question_id}`: {problem}");
                 ControlError::new(ErrorCode::InvalidRequest, text).suggest(format!(
-                    "the question is still open; see the expected answer: `gdn question show {question_id}`"
+                    "the question is still open; see the expected answer: `gdn inbox question show {question_id}`"
                 ))
             })
         });
@@ -424,5 +424,5 @@ fn no_question(question_id: &QuestionId) -> ControlError {
         "question `{question_id}` is not open: it was answered or timed out, or its call has ended"
     );
     ControlError::new(ErrorCode::QuestionNotFound, text)
-        .suggest("list open questions: `gdn question list`")
+        .suggest("list open questions: `gdn inbox question list`")
 }

@@ -305,7 +305,7 @@ impl Fleet {
         }
         if self.is_too_long_for_button(&at, press) {
             return not_allowed(format!(
-                "it is too long for a message; see it with `gdn approvals {approval_id}`"
+                "it is too long for a message; see it with `gdn inbox approvals {approval_id}`"
             ));
         }
         Ok((at, format!("{}:{}", connection.connector, press.user)))

@@ -160,7 +160,9 @@ impl Fleet {
                     ),
                     RefusalCode::Damaged => (
                         ErrorCode::Damaged,
-                        Some("the event was not accepted; list all damage with `gdn verify`"),
+                        Some(
+                            "the event was not accepted; list all damage with `gdn daemon verify`",
+                        ),
                     ),
                 };
                 let error = ControlError::new(code, message);

@@ -22,8 +22,9 @@ fn busy(at: &InstanceRef, what: &str) -> ControlError {
 pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
     let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     busy(at, "is in a turn").suggest(format!(
-        "wait until the turn ends, or cancel it: `gdn cancel --instance {key}`; `gdn rewind {key} \
-         --cancel` cancels it automatically"
+        "wait until the turn ends, or cancel it: `gdn conversation cancel --conversation {key}`; \
+         `gdn conversation rewind {key} --cancel` cancels it \
+         automatically"
     ))
 }
 

@@ -86,7 +86,8 @@ fn no_call(settle: &SettleCall) -> ControlError {
         "tool call `{call}` of conversation `{key}` does not wait for a person: its outcome is \
          known, or a person resolved it"
     );
-    ControlError::new(ErrorCode::CallNotFound, text).suggest("list waiting tool calls: `gdn calls`")
+    ControlError::new(ErrorCode::CallNotFound, text)
+        .suggest("list waiting tool calls: `gdn inbox calls`")
 }
 
 impl Fleet {

@@ -174,7 +174,7 @@ impl Fleet {
         self.store(op, parking);
     }
 
-    /// Updates the number of an instance's parked events, for `gdn status` (`OBS-6`).
+    /// Updates the number of an instance's parked events, for `gdn daemon status` (`OBS-6`).
     pub(crate) fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;

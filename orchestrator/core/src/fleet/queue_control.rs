@@ -25,8 +25,9 @@ continuation! {
 fn in_turn(at: &InstanceRef, event_id: &EventId) -> ControlError {
     let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     let text = format!("the turn of event `{event_id}` has already started");
-    ControlError::new(ErrorCode::InstanceBusy, text)
-        .suggest(format!("end it: `gdn cancel --instance {key} {event_id}`"))
+    ControlError::new(ErrorCode::InstanceBusy, text).suggest(format!(
+        "end it: `gdn conversation cancel --conversation {key} {event_id}`"
+    ))
 }
 
 impl Fleet {

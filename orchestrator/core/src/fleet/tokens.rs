@@ -86,7 +86,7 @@ pub(super) fn model_with(mut model: HostedModel, tokens: &Tokens) -> HostedModel
 /// Reason a process without its token is not started.
 pub(super) fn lacks(need: &OAuthNeed) -> String {
     format!(
-        "it waits for a login for {need}: `gdn oauth login {}`",
+        "it waits for a login for {need}: `gdn secret oauth login {}`",
         need.arguments()
     )
 }

@@ -49,7 +49,7 @@ impl Core {
             Ok(part) => part,
             Err(error @ StoreError::File(FileError::Damaged { .. })) => {
                 let error = control_error(&error).suggest(
-                    "list all damage with `gdn verify`; `--skip-damaged` exports the rest",
+                    "list all damage with `gdn daemon verify`; `--skip-damaged` exports the rest",
                 );
                 return self.fleet.respond_error(token, error);
             }
@@ -138,7 +138,7 @@ fn import_error(error: &StoreError) -> ControlError {
         StoreError::KeyTaken { key, .. } => {
             let message = format!("conversation `{key}` already exists");
             ControlError::new(ErrorCode::InstanceKeyTaken, message)
-                .suggest("import it under another key: `--instance KEY`")
+                .suggest("import it under another key: `--conversation KEY`")
         }
         StoreError::BadArchive { .. } => {
             told.suggest("nothing was changed; use another copy of the archive, or export it again")

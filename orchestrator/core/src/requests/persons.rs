@@ -34,13 +34,13 @@ fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonO
 /// Of the configuration of a conversation, whose key is the command's last argument.
 fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnlyRequest> {
     let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
-    person(what, format!("gdn bundle {command} {key}"))
+    person(what, format!("gdn conversation bundle {command} {key}"))
 }
 
 /// Reason why only a person may make a request; `None` if every client of the daemon's user may.
 pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
     match call {
-        Call::CancelEvent(_) => person("canceling an event", "gdn cancel"),
+        Call::CancelEvent(_) => person("canceling an event", "gdn conversation cancel"),
         Call::DropEvent(_) => person("dropping an event", "gdn event drop"),
         Call::RetryEvent(_) => person("retrying a parked event", "gdn event retry"),
         Call::PauseEvent(_) => person("pausing an event", "gdn event pause"),
@@ -51,10 +51,10 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::DeclineQuestion(call) => question(&call.question_id),
         Call::DecideApproval(call) => {
             let id = &call.approval_id;
-            person(format!("deciding tool call `{id}`"), format!("gdn approvals {id}"))
+            person(format!("deciding tool call `{id}`"), format!("gdn inbox approvals {id}"))
         }
         Call::SettleCall(call) => {
-            person(format!("resolving tool call `{}`", call.tool_call_id), "gdn calls")
+            person(format!("resolving tool call `{}`", call.tool_call_id), "gdn inbox calls")
         }
 
         Call::CreateSchedule(_) => person("scheduling an input", "gdn event inject"),
@@ -67,17 +67,17 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             person(format!("removing schedule `{id}`"), format!("gdn event schedule remove {id}"))
         }
 
-        Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn instance checkpoint"),
-        Call::RewindInstance(_) => person("rewinding a conversation", "gdn rewind"),
+        Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn conversation checkpoint"),
+        Call::RewindInstance(_) => person("rewinding a conversation", "gdn conversation rewind"),
 
         // Not reversible, and no work of an agent needs them.
-        Call::DeleteInstance(_) => person("deleting a conversation", "gdn instance delete"),
+        Call::DeleteInstance(_) => person("deleting a conversation", "gdn conversation delete"),
         Call::PruneInstances(call) if !call.dry_run => {
-            person("deleting conversations", "gdn instance prune")
+            person("deleting conversations", "gdn conversation prune")
         }
-        Call::MoveWorkspace(_) => person("moving a workspace", "gdn node move"),
-        Call::DrainNode(_) => person("draining a node", "gdn node drain"),
-        Call::LeaveNodes(_) => person("leaving the other nodes", "gdn node leave"),
+        Call::MoveWorkspace(_) => person("moving a workspace", "gdn daemon node move"),
+        Call::DrainNode(_) => person("draining a node", "gdn daemon node drain"),
+        Call::LeaveNodes(_) => person("leaving the other nodes", "gdn daemon node leave"),
 
         Call::PrepareSandbox(call) if !call.allow.is_empty() => {
             person("allowing a sandbox files that are usually refused", PROPOSALS)
@@ -144,7 +144,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::DenySecret(_) => person("denying a project a secret", "gdn secret deny"),
         Call::DecidePermission(call) => {
             let verb = if call.allowed { "allow" } else { "deny" };
-            let command = format!("gdn permission {verb} {}", call.permission);
+            let command = format!("gdn workspace permission {verb} {}", call.permission);
             person("deciding about a permission of a workspace", command)
         }
         Call::RotateSecrets(_) => person("rotating the identity", "gdn secret rotate"),
@@ -153,7 +153,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::PrunePackages(_) => person("removing packages", "gdn package prune"),
 
         Call::BeginLogin(call) => oauth("logging in", &call.app, "login"),
-        Call::FinishLogin(_) => person("logging in", "gdn oauth login APP"),
+        Call::FinishLogin(_) => person("logging in", "gdn secret oauth login APP"),
         Call::RefreshGrant(call) => oauth("renewing a token", &call.app, "refresh"),
         Call::RevokeGrant(call) => oauth("revoking tokens", &call.app, "revoke"),
 
@@ -233,16 +233,16 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
 fn question(id: &impl std::fmt::Display) -> Option<PersonOnlyRequest> {
     person(
         format!("answering question `{id}`"),
-        format!("gdn question show {id}"),
+        format!("gdn inbox question show {id}"),
     )
 }
 
 fn repair() -> Option<PersonOnlyRequest> {
-    person("repairing stored files", "gdn verify --repair")
+    person("repairing stored files", "gdn daemon verify --repair")
 }
 
 fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<PersonOnlyRequest> {
-    person(what, format!("gdn oauth {command} {app}"))
+    person(what, format!("gdn secret oauth {command} {app}"))
 }
 
 /// Refuses a request that only a person may make, unless the client is known to be a person's.

@@ -27,7 +27,7 @@ impl From<ScheduleRefusal> for ControlError {
             ScheduleRefusal::Taken(message) => Self::new(ErrorCode::InstanceKeyTaken, message)
                 .suggest("choose another `--conversation` key, or pass that agent with `--agent`"),
             ScheduleRefusal::Unusable(message) => Self::new(ErrorCode::Damaged, message)
-                .suggest("run `gdn verify --repair`, then `gdn reload`"),
+                .suggest("run `gdn daemon verify --repair`, then `gdn config reload`"),
         }
     }
 }

@@ -552,7 +552,8 @@ fn damaged_file_is_reported_and_left_alone() {
     let mut world = World::new("2026-01-01T10:00:00Z");
     world.stored = RawValue::from_string(r#"{"schedules":7}"#.to_owned()).ok();
     world.restart();
-    let report = "failed to read schedules; run `gdn verify --repair`, then `gdn reload`";
+    let report =
+        "failed to read schedules; run `gdn daemon verify --repair`, then `gdn config reload`";
     assert!(world.logged.contains(&report), "{:?}", world.logged);
     let id = id_of_request(&"t.1:q1".parse().unwrap()).unwrap();
     let asked = (id, cron("@daily"), ScheduleCatchUp::Latest, "x".to_owned());

@@ -156,7 +156,7 @@ impl Tasks {
                 self.end_notification(fleet, of, Err(why));
             }
             Availability::Consent if is_late => {
-                let why = format!("{target} waits for a login; see `gdn status`");
+                let why = format!("{target} waits for a login; see `gdn daemon status`");
                 self.end_notification(fleet, of, Err(why));
             }
             Availability::Not(error) | Availability::Recovering(error) if is_late => {

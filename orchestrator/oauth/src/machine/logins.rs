@@ -768,7 +768,7 @@ fn lacks(key: &GrantKey, what: &str) -> ControlError {
 fn no_login(why: &str) -> ControlError {
     let text = format!("the login does not exist: {why}");
     ControlError::new(ErrorCode::OauthNotFound, text)
-        .suggest("begin another: `gdn oauth login APP`")
+        .suggest("begin another: `gdn secret oauth login APP`")
 }
 
 fn not_accepted(why: &str) -> ControlError {

@@ -442,5 +442,5 @@ fn is_over(refused: &TokenErrorResponse, grant: &Grant) -> bool {
 }
 
 pub(super) fn login_command(key: &GrantKey) -> String {
-    format!("`gdn oauth login {}`", key.need.arguments())
+    format!("`gdn secret oauth login {}`", key.need.arguments())
 }

@@ -35,7 +35,7 @@ impl OAuthMachine {
         let Some(grant) = entry.and_then(|entry| entry.grant.as_ref()) else {
             let text = format!("{} has no tokens", key.need);
             let error = ControlError::new(ErrorCode::OauthNotFound, text);
-            let error = error.suggest("`gdn oauth list` shows all");
+            let error = error.suggest("`gdn secret oauth list` shows all");
             return self.answer(revoking.waiter, Err(error));
         };
         if entry.is_some_and(|entry| !entry.phase.is_idle()) {
@@ -103,7 +103,7 @@ impl OAuthMachine {
             format!("the authorization server did not take the tokens of {need} back: {why}");
         let arguments = need.arguments();
         let error = ControlError::new(ErrorCode::OauthUnavailable, text).suggest(format!(
-            "try again, or forget them here alone: `gdn oauth revoke {arguments} --forget`"
+            "try again, or forget them here alone: `gdn secret oauth revoke {arguments} --forget`"
         ));
         self.answer(revoking.waiter, Err(error));
     }

@@ -178,7 +178,7 @@ impl Replication {
                 ErrorCode::Storage,
                 format!("workspace `{workspace}`: {why}"),
             )
-            .suggest("find its node: `gdn node list`")
+            .suggest("find its node: `gdn daemon node list`")
         };
         let to = NodeId::new(to).map_err(|error| refused(error.to_string()))?;
         for _ in 0..RELEASE_TRIES {
@@ -238,7 +238,7 @@ impl Replication {
                 "`replication` is still in `{config}`, so the node would join the others again at its next start"
             ))
             .suggest(format!(
-                "remove `replication` from `{config}`, then run `gdn node leave` again; this daemon no longer needs it"
+                "remove `replication` from `{config}`, then run `gdn daemon node leave` again; this daemon no longer needs it"
             )));
         }
         let page: NodesPage = self.ask(ReplicationCommand::List)?;
@@ -246,8 +246,8 @@ impl Replication {
         for ReplicatedWorkspace { workspace_id, .. } in owned {
             if !asked.keep {
                 return Err(refused(format!("this node runs workspace `{workspace_id}`")).suggest(
-                    "move its workspaces to other nodes with `gdn node drain`; if this is the last \
-                     node: `gdn node leave --keep`",
+                    "move its workspaces to other nodes with `gdn daemon node drain`; if this is the last \
+                     node: `gdn daemon node leave --keep`",
                 ));
             }
             let id = workspace_id.clone();
@@ -257,7 +257,7 @@ impl Replication {
                     "node `{node}` follows workspace `{workspace_id}` and would run it too"
                 ))
                 .suggest(format!(
-                    "run `gdn node leave` on `{node}` first, or move the workspace there with `gdn node drain`"
+                    "run `gdn daemon node leave` on `{node}` first, or move the workspace there with `gdn daemon node drain`"
                 )));
             }
         }
@@ -348,7 +348,8 @@ impl Replication {
 }
 
 fn refused(why: String) -> ControlError {
-    ControlError::new(ErrorCode::InvalidRequest, why).suggest("list the nodes: `gdn node list`")
+    ControlError::new(ErrorCode::InvalidRequest, why)
+        .suggest("list the nodes: `gdn daemon node list`")
 }
 
 fn json(answer: &impl Serialize) -> Result<Value, ControlError> {

@@ -481,9 +481,10 @@ impl ReplicationMachine {
 
 fn not_followed(workspace: &WorkspaceId, why: NotStandby) -> ControlError {
     let (code, advice) = match why {
-        NotStandby::Unknown | NotStandby::Owned => {
-            (ErrorCode::InvalidRequest, "find its node: `gdn node list`")
-        }
+        NotStandby::Unknown | NotStandby::Owned => (
+            ErrorCode::InvalidRequest,
+            "find its node: `gdn daemon node list`",
+        ),
         NotStandby::Rebuilding | NotStandby::Failed => {
             (ErrorCode::Overloaded, "try again in some seconds")
         }

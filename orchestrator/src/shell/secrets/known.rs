@@ -158,13 +158,13 @@ impl SecretKeeper {
                 finding.severity = Severity::Error;
                 finding.advice = match is_consents {
                     false if is_permissions => {
-                        "restore it from a backup, or decide again: `gdn permission allow`; then \
-                             `gdn verify --all --repair` acknowledges the loss"
+                        "restore it from a backup, or decide again: `gdn workspace permission allow`; then \
+                             `gdn daemon verify --all --repair` acknowledges the loss"
                             .to_owned()
                     }
                     true => {
                         "restore it from a backup, or allow each secret again: `gdn secret allow`; \
-                             then `gdn verify --all --repair` acknowledges the loss"
+                             then `gdn daemon verify --all --repair` acknowledges the loss"
                             .to_owned()
                     }
                     false => self.advice_for_missing(&finding.path),

@@ -103,7 +103,7 @@ impl SecretKeeper {
         let parts: Vec<&str> = name.split('/').collect();
         let again = match parts.as_slice() {
             ["oauth", "grants" | "sessions", app, _] => {
-                format!("restore it from a backup, or log in again: `gdn oauth login {app}`")
+                format!("restore it from a backup, or log in again: `gdn secret oauth login {app}`")
             }
             ["secrets", name] => {
                 let name = name.trim_end_matches(".sops.yaml");
@@ -111,7 +111,7 @@ impl SecretKeeper {
             }
             _ => "nothing to do: the token is renewed again when due".to_owned(),
         };
-        format!("{again}; then `gdn verify --all --repair` acknowledges the loss")
+        format!("{again}; then `gdn daemon verify --all --repair` acknowledges the loss")
     }
 
     /// Advice for a user about an unusable document.
@@ -124,10 +124,10 @@ impl SecretKeeper {
         );
         match parts.as_slice() {
             ["oauth", "grants", app, _] => {
-                format!("{restore}, or log in again: `gdn oauth login {app}`")
+                format!("{restore}, or log in again: `gdn secret oauth login {app}`")
             }
             ["oauth", "sessions", app, _] => {
-                format!("remove it, and start the login again: `gdn oauth login {app}`")
+                format!("remove it, and start the login again: `gdn secret oauth login {app}`")
             }
             ["oauth", "locks", ..] => "remove it; the token is renewed again when due".to_owned(),
             ["secrets", name] => {

@@ -631,7 +631,7 @@ pub(super) fn foreign(path: &Path, coverage: Coverage, len: u64) -> Finding {
     Finding::new(path, FindingKind::Unverified, problem)
         .at(coverage.lines + 1, coverage.bytes, len)
         .severity(Severity::Warning)
-        .advice("read them; run `gdn verify --repair` to acknowledge them, which keeps them")
+        .advice("read them; run `gdn daemon verify --repair` to acknowledge them, which keeps them")
 }
 
 /// Compares a base with its claim. Reads the lines only if the checksums are not sufficient.

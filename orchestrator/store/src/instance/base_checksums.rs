@@ -226,7 +226,9 @@ fn stand_in(
     let finding = Finding::new(base.path(), FindingKind::Unverified, problem)
         .at(lines.len() as u64 + 1, from, to)
         .severity(Severity::Warning)
-        .advice("read the messages there with care; `gdn verify --repair` makes new checksums");
+        .advice(
+            "read the messages there with care; `gdn daemon verify --repair` makes new checksums",
+        );
     findings.push(finding);
     let len = usize::try_from(to - from).unwrap_or(usize::MAX);
     for line in base.read(from, len)?.split_inclusive(|byte| *byte == b'\n') {

@@ -234,7 +234,7 @@ pub(crate) fn check_ledger(
 
 /// Advice for a history with losses.
 pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its work area from a \
-    backup, or restore missing files from its checkpoints with `gdn verify --repair`";
+    backup, or restore missing files from its checkpoints with `gdn daemon verify --repair`";
 
 /// Checks the history of a task (`TASK-1`).
 pub(crate) fn check_history(

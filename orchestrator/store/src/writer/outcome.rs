@@ -18,7 +18,7 @@ pub(super) fn report_findings(instance: &InstanceRef, store: &InstanceStore) {
             instance_key = %instance.instance_key,
             path = %finding.path.display(),
             problem = finding.problem,
-            "found earlier and not acknowledged; see `gdn verify`"
+            "found earlier and not acknowledged; see `gdn daemon verify`"
         );
     }
     for finding in &state.findings {

@@ -1,6 +1,6 @@
 // The daemon is killed under the page and comes back: the page is the conversation, without a gap or a duplicate.
 // `STUDIO_CONVERSATION` says which (`main` if it does not). Lines: prints `ready kill`; the driver kills the daemon,
-// starts it again, and answers with the conversation as `gdn instance history --json` prints it, in one line:
+// starts it again, and answers with the conversation as `gdn conversation history --json` prints it, in one line:
 // `{"messages":[…],"pending":[…]}`. Prints `equal <messages>` and `ready kill` again, until the driver says `end`.
 import { must, open, ready, settled, shot, suite, visit, watched, WAIT_MS } from './lib.mjs';
 

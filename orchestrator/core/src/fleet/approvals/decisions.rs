@@ -47,14 +47,14 @@ pub(super) fn no_approval(id: &ApprovalId) -> ControlError {
         "no tool call waits for approval `{id}`: its turn has ended, or it has another approval id"
     );
     ControlError::new(ErrorCode::ApprovalNotFound, text)
-        .suggest("list waiting tool calls: `gdn approvals`")
+        .suggest("list waiting tool calls: `gdn inbox approvals`")
 }
 
 fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> ControlError {
     let how = decision.map_or("decided", ApprovalDecision::as_str);
     let text = format!("`{id}` was already {how}; nothing was changed");
     ControlError::new(ErrorCode::ApprovalDecided, text)
-        .suggest("list waiting tool calls: `gdn approvals`")
+        .suggest("list waiting tool calls: `gdn inbox approvals`")
 }
 
 /// Description of a decision for display.
