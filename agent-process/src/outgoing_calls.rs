@@ -11,6 +11,7 @@ use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallRecord, CallResult,
     CallTarget, OutgoingCall,
 };
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -30,6 +31,10 @@ pub(crate) struct OutboundCall {
     pub(crate) deadline_ms: u64,
     /// True if it can be repeated when its outcome is unknown.
     pub(crate) idempotent: bool,
+    /// True if the target can find out whether an earlier attempt took effect.
+    pub(crate) recoverable: bool,
+    /// Set if an earlier process may have made it, at this time or later.
+    pub(crate) again_since: Option<Timestamp>,
     /// True to fail immediately while the target's process is not ready.
     pub(crate) only_if_ready: bool,
     /// Its position in the turn.
@@ -168,6 +173,8 @@ impl CallReceiver {
                     deadline_ms: ask.deadline_ms,
                     pieces: false,
                     idempotent: ask.idempotent,
+                    recoverable: ask.recoverable,
+                    again_since: ask.again_since,
                     only_if_ready: ask.only_if_ready,
                     place: ask.place,
                     record: ask.record,
@@ -206,6 +213,8 @@ mod tests {
             params: RawValue::from_string("{}".to_owned()).unwrap(),
             deadline_ms: 1_000,
             idempotent: false,
+            recoverable: false,
+            again_since: None,
             only_if_ready: false,
             place: None,
             record: None,
@@ -232,7 +241,11 @@ mod tests {
             for call_id in ids.into_iter().rev() {
                 let value = RawValue::from_string(call_id.0.to_string()).unwrap();
                 let outcome = CallOutcome::Ok(value);
-                receiver.settle(CallResult { call_id, outcome });
+                receiver.settle(CallResult {
+                    call_id,
+                    outcome,
+                    looked_back: None,
+                });
             }
         };
         let ((first, second), ()) = tokio::join!(both, orchestrator);

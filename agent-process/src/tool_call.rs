@@ -77,6 +77,17 @@ impl ToolOutcome {
         }
     }
 
+    /// As [`Self::interrupted`], with the reason why only a person can find out.
+    pub fn interrupted_because(why: Option<&str>) -> Self {
+        let Some(why) = why else {
+            return Self::interrupted();
+        };
+        Self {
+            text: format!("{INTERRUPTED}: {why}"),
+            ..Self::interrupted()
+        }
+    }
+
     /// Result of a failed call.
     pub fn error(text: impl Into<String>) -> Self {
         Self {
@@ -102,6 +113,18 @@ pub trait ToolRules {
 
     /// True if the tool can safely run again when the outcome of the first run is unknown.
     fn is_idempotent(&self, tool_name: &str) -> bool;
+
+    /// True if the call may be made again because its connector finds out first whether an earlier
+    /// attempt took effect.
+    fn is_recoverable(&self, _tool_name: &str) -> bool {
+        false
+    }
+
+    /// The reason why only a person can find out whether an interrupted call took effect, if the
+    /// tool declares one.
+    fn why_unknown(&self, _tool_name: &str) -> Option<&'static str> {
+        None
+    }
 
     /// True if a person must approve the call before it runs. The orchestrator then tracks whether
     /// it has begun (`STEER-3`).

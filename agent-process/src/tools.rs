@@ -64,7 +64,7 @@ use goondan_protocol::definition::{
 use goondan_protocol::ids::{ResourceName, ToolName};
 use goondan_protocol::message::{ToolCall, tool_full_name};
 use goondan_protocol::sandbox::Level;
-use goondan_protocol::service::service_of;
+use goondan_protocol::service::{Recovery, service_of};
 use goondan_protocol::settings;
 
 use crate::tool_call::{CallRejection, ToolOutcome, ToolRules};
@@ -92,6 +92,7 @@ struct Tool {
     /// Index in the catalog, the only place that holds the descriptions for models.
     place: usize,
     is_idempotent: bool,
+    recovery: Option<Recovery>,
     starts_programs: bool,
     output: Output,
     run: ExportHandler,
@@ -206,6 +207,7 @@ impl Toolbox {
                 let tool = Tool {
                     place: catalog.len(),
                     is_idempotent: export.is_idempotent,
+                    recovery: recovery_of(definition, assignment, &export.name),
                     starts_programs: definition.starts_programs(),
                     output: export.output,
                     run: export.run,
@@ -432,6 +434,21 @@ impl ToolRules for Toolbox {
         }
     }
 
+    fn is_recoverable(&self, tool_name: &str) -> bool {
+        match self.tools.get(tool_name) {
+            Some(tool) => tool.recovery.is_some_and(Recovery::is_automatic),
+            // A server that was not listed yet says later whether its tool may run again.
+            None => self
+                .server_of(tool_name)
+                .is_some_and(|server| !server.is_listed() && server.may_have(tool_name)),
+        }
+    }
+
+    fn why_unknown(&self, tool_name: &str) -> Option<&'static str> {
+        let recovery = self.tools.get(tool_name).and_then(|tool| tool.recovery);
+        recovery.and_then(Recovery::why_unknown)
+    }
+
     fn needs_person(&self, call: &ToolCall) -> bool {
         self.approval_of(call) == Approve::Ask
     }
@@ -516,6 +533,7 @@ fn add_search(
     let tool = Tool {
         place,
         is_idempotent: true,
+        recovery: None,
         starts_programs: false,
         output: Output::BoundedByTool,
         run,
@@ -544,6 +562,20 @@ fn check_settings(definition: &ToolDefinition) -> Result<(), ToolboxError> {
         builtin: name.clone(),
         problems: problems.join("; "),
     })
+}
+
+/// How the outcome of an interrupted call of an export is found out, if it acts at a service.
+fn recovery_of(
+    definition: &ToolDefinition,
+    assignment: &AgentAssignment,
+    export: &str,
+) -> Option<Recovery> {
+    match (&definition.source, assignment.agent.contract) {
+        (ToolSource::Builtin { package, name }, BaseContract::Own) if package == BASE_PACKAGE => {
+            service_of(name.as_str())?.recovery(export)
+        }
+        (ToolSource::Builtin { .. } | ToolSource::Module { .. }, _) => None,
+    }
 }
 
 fn exports_of(

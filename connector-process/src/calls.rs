@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{
-    CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallResult,
+    CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallResult, LookedBack,
 };
 use goondan_protocol::envelope::{Address, MessageError};
 use goondan_protocol::ipc::{EnvelopeHeader, ToOrchestrator};
@@ -39,10 +39,20 @@ pub(crate) struct Pieces {
     call_id: CallId,
     trace: Option<TraceContext>,
     clock: CallClock,
+    looked_back: Arc<Mutex<Option<LookedBack>>>,
     sender: FrameSender,
 }
 
 impl Pieces {
+    /// Records what was found out about an earlier attempt of the call; sent with its result.
+    pub(crate) fn looked_back(&self, found: LookedBack) {
+        let mut looked_back = self
+            .looked_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *looked_back = Some(found);
+    }
+
     /// The orchestrator's name for the call.
     pub(crate) fn call_id(&self) -> CallId {
         self.call_id
@@ -121,6 +131,7 @@ impl Calls {
         let (call_id, deadline_ms) = (call.call_id, call.deadline_ms);
         let sender = self.sender.clone();
         let clock = CallClock::default();
+        let looked_back = Arc::<Mutex<Option<LookedBack>>>::default();
         let made = match &self.handler {
             Some(handler) => {
                 let sender = sender.clone();
@@ -128,6 +139,7 @@ impl Calls {
                     call_id,
                     trace,
                     clock: clock.clone(),
+                    looked_back: Arc::clone(&looked_back),
                     sender,
                 };
                 handler.call(call, pieces)
@@ -152,7 +164,12 @@ impl Calls {
                 Ok(value) => CallOutcome::Ok(value),
                 Err(error) => CallOutcome::Error(error),
             };
-            let result = CallResult { call_id, outcome };
+            let looked_back = *looked_back.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = CallResult {
+                call_id,
+                outcome,
+                looked_back,
+            };
             sender.send(&ToOrchestrator::CallResult(result)).await;
             call_id
         });
@@ -223,6 +240,7 @@ mod tests {
             method: method.to_owned(),
             params: RawValue::from_string(format!("[{call_id}]")).unwrap(),
             deadline_ms: 60_000,
+            again_since: None,
         }
     }
 
@@ -244,6 +262,7 @@ mod tests {
             ToOrchestrator::CallResult(CallResult {
                 call_id,
                 outcome: CallOutcome::Error(error),
+                ..
             }) => (call_id.0, error.code),
             other => panic!("{other:?}"),
         }

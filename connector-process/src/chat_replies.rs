@@ -2,7 +2,8 @@
 //!
 //! A reply takes the same path as a message of the agent's tool: the declared action plans the
 //! requests, so splitting, formatting and the place are those of the tool. A request with an
-//! unknown outcome is repeated, because a reply that appears twice is better than none.
+//! unknown outcome is looked for at the service; if that is impossible it is repeated, because a
+//! reply that appears twice is better than none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +17,16 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::service::{
-    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, of_call,
+    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, Recovery, of_call,
 };
+use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::back_off::back_off;
+
 use crate::limits::{CALLBACK_ATTEMPTS_MAX, CALLBACK_PAUSE_FIRST_MS, CALLBACK_PAUSE_MAX_MS};
 use crate::listener::{PendingReply, ReplyDelivery};
+use crate::look_back::Evidence;
 use crate::service::masked;
 use crate::service_api::ServiceApi;
 
@@ -156,9 +160,16 @@ impl<A: ChatService> ChatReplies<A> {
 
     /// Sends one message, repeatedly if the service is not available.
     async fn send(&self, event_id: &str, request: &ConnectorRequest) -> Result<Value, String> {
+        let since = Timestamp::from_unix_millis(jiff::Timestamp::now().as_millisecond());
         for attempt in 1.. {
             let action = of_call::<A::Action>(&request.method, &request.params)
                 .map_err(|error| error.to_string())?;
+            if attempt > 1
+                && let Recovery::LookBack(_) = self.api.recovery(&action, &request.method)
+                && let Ok(Evidence::Found(result)) = self.api.look_back(&action, since).await
+            {
+                return Ok(result);
+            }
             let error = match self.api.run(action, true).await {
                 Ok(result) => return Ok(result),
                 Err(error) => error,

@@ -22,7 +22,8 @@ use goondan_log::error_chain;
 use goondan_outbound::NetworkProblem;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{FetchResult, HTTP, Http, ServiceSpec};
+use goondan_protocol::service::{FetchResult, HTTP, Http, Recovery, ServiceSpec};
+use goondan_protocol::time::Timestamp;
 use hyper::ext::ReasonPhrase;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
@@ -33,7 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
 use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
-use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
+use crate::limits::{REDIRECTS_MAX, SERVICE_TIMEOUT_MS, SHOWN_HEADER_BYTES_MAX};
+use crate::look_back::{Evidence, key_of};
 use crate::service::FailureContext;
 use crate::service_api::{ServiceApi, outbox_of};
 
@@ -61,12 +63,22 @@ const OWN_HEADERS: [&str; 9] = [
     "expect",
 ];
 
+/// Place of the key in `lookBack`.
+const KEY_PLACE: &str = "{key}";
+
+/// Header of the key, if only `lookBack` is set.
+const KEY_HEADER: &str = "Idempotency-Key";
+
 /// Makes requests for agents.
 pub(crate) struct Fetcher {
     client: reqwest::Client,
     allow: Arc<[AllowedHost]>,
     allows_private: bool,
     bytes_max: usize,
+    /// The header that carries the key of a request that may change something.
+    key_header: Option<HeaderName>,
+    /// URL that tells whether a request took effect, with [`KEY_PLACE`].
+    look_back: Option<String>,
 }
 
 impl Fetcher {
@@ -83,7 +95,21 @@ impl Fetcher {
             .filter_map(|entry| AllowedHost::parse(entry).ok());
         let allows_private = values.truth("allowPrivate");
         let resolver = Arc::new(Resolver { allows_private });
+        let look_back = values.text("lookBack").map(str::to_owned);
+        if let Some(template) = look_back.as_ref().filter(|it| !it.contains(KEY_PLACE)) {
+            return Err(format!(
+                "`lookBack` is `{template}`; it must contain `{KEY_PLACE}`, the place of the key"
+            ));
+        }
+        let header = values.text("idempotencyKey");
+        let header = header.or(look_back.as_ref().map(|_| KEY_HEADER));
+        let key_header = header
+            .map(|name| HeaderName::from_bytes(name.as_bytes()))
+            .transpose()
+            .map_err(|_none| "`idempotencyKey` is not a valid header name".to_owned())?;
         Ok(Self {
+            key_header,
+            look_back,
             client: http::client_by(resolver)?,
             allow: allow.collect(),
             allows_private,
@@ -137,6 +163,7 @@ impl Fetcher {
             raw,
             whole,
             timeout_ms,
+            mark,
         } = action;
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
         let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
@@ -149,6 +176,11 @@ impl Fetcher {
             headers: to_headers(&headers, body.is_some())?,
             body,
         };
+        if let Some(name) = self.key_header.clone().filter(|_| !mark.is_empty()) {
+            let key = HeaderValue::from_str(&key_of(&mark))
+                .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))?;
+            request.headers.insert(name, key);
+        }
         let failed = FailureContext {
             service: "the request",
             is_repeatable: false,
@@ -291,8 +323,68 @@ impl ServiceApi for Fetcher {
             .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
     }
 
+    fn recovery(&self, action: &Http, _method: &str) -> Recovery {
+        let Http::Fetch { method, mark, .. } = action;
+        if matches!(method.as_str(), "GET" | "HEAD") {
+            return Recovery::Repeatable;
+        }
+        if mark.is_empty() || self.key_header.is_none() {
+            return Recovery::Unknown("the Connection has neither `idempotencyKey` nor `lookBack`");
+        }
+        Recovery::LookBack("as the Connection says")
+    }
+
+    async fn look_back(&self, action: &Http, _since: Timestamp) -> Result<Evidence, CallError> {
+        let Http::Fetch { mark, .. } = action;
+        let Some(template) = &self.look_back else {
+            return Ok(Evidence::Recognized);
+        };
+        let fetched = self
+            .fetch(Http::Fetch {
+                method: Method::GET.to_string(),
+                url: template.replace(KEY_PLACE, &key_of(mark)),
+                headers: BTreeMap::new(),
+                body: None,
+                raw: true,
+                whole: false,
+                timeout_ms: SERVICE_TIMEOUT_MS,
+                mark: String::new(),
+            })
+            .await?;
+        evidence_of(fetched)
+    }
+
     fn secret(&self) -> &str {
         ""
+    }
+}
+
+/// What the answer to a look-back says: a successful one with content is the result of the request,
+/// and 404, 410, no content or an empty list mean that it took no effect.
+fn evidence_of(fetched: FetchResult) -> Result<Evidence, CallError> {
+    let is_empty = || {
+        let listed: Value = serde_json::from_str(&fetched.text).unwrap_or_default();
+        let is_empty_list = listed.as_array().is_some_and(Vec::is_empty);
+        fetched.text.trim().is_empty() || fetched.text.trim() == "null" || is_empty_list
+    };
+    match fetched.status {
+        404 | 410 => Ok(Evidence::Absent),
+        200..300 if is_empty() => Ok(Evidence::Absent),
+        200..300 => {
+            let result = serde_json::to_value(fetched);
+            result
+                .map(Evidence::Found)
+                .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
+        }
+        status => {
+            let message = format!("`lookBack` answered {status}");
+            let error = CallError::new(CallErrorCode::Unavailable, message);
+            Err(if status == 429 || status >= 500 {
+                error.later(None)
+            } else {
+                error
+            })
+        }
     }
 }
 
@@ -507,6 +599,67 @@ mod tests {
         let trusting = fetcher(&json!({"allow": allow, "allowPrivate": true}));
         assert_eq!(refusal(&trusting, "http://0x7f.1:8080/"), None);
         assert!(refusal(&trusting, "http://169.254.169.254").is_some());
+    }
+
+    #[test]
+    fn msg_13_the_answer_to_a_look_back_says_whether_a_request_happened() {
+        let answer = |status, text: &str| FetchResult {
+            status,
+            url: "https://a.org/".to_owned(),
+            headers: BTreeMap::new(),
+            requested_url: None,
+            status_text: None,
+            is_cut: false,
+            text: text.to_owned(),
+            bytes: 0,
+            note: None,
+        };
+        for (status, text) in [
+            (404, "x"),
+            (410, ""),
+            (204, ""),
+            (200, "[]"),
+            (200, " null "),
+        ] {
+            let found = evidence_of(answer(status, text)).unwrap();
+            assert_eq!(found, Evidence::Absent, "{status} {text}");
+        }
+        for text in ["{}", "[1]", "order 7"] {
+            let found = evidence_of(answer(200, text)).unwrap();
+            assert!(matches!(found, Evidence::Found(_)), "{text}");
+        }
+        for (status, retryable) in [(500, true), (429, true), (401, false), (302, false)] {
+            let error = evidence_of(answer(status, "")).unwrap_err();
+            assert_eq!(error.retryable, retryable, "{status}");
+        }
+    }
+
+    #[test]
+    fn msg_13_a_connection_says_how_its_requests_are_found_again() {
+        let recovery = |config: &Value, method: &str, mark: &str| {
+            let action = Http::Fetch {
+                method: method.to_owned(),
+                url: "https://a.org/".to_owned(),
+                headers: BTreeMap::new(),
+                body: None,
+                raw: false,
+                whole: false,
+                timeout_ms: 1,
+                mark: mark.to_owned(),
+            };
+            fetcher(config).recovery(&action, "fetch")
+        };
+        let plain = json!({"allow": ["a.org"]});
+        assert!(recovery(&plain, "GET", "").is_repeatable());
+        assert!(recovery(&plain, "POST", "m").why_unknown().is_some());
+        let keyed = json!({"allow": ["a.org"], "idempotencyKey": "x-key"});
+        assert!(recovery(&keyed, "POST", "m").is_automatic());
+        assert!(recovery(&keyed, "POST", "").why_unknown().is_some());
+        let looking = json!({"allow": ["a.org"], "lookBack": "https://a.org/orders/{key}"});
+        assert!(recovery(&looking, "DELETE", "m").is_automatic());
+        let wrong = json!({"allow": ["a.org"], "lookBack": "https://a.org/orders"});
+        let error = Fetcher::new(wrong.as_object().unwrap()).err().unwrap();
+        assert!(error.contains("{key}"), "{error}");
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub mod limits;
 mod lines;
 mod link;
 mod listener;
+mod look_back;
 mod matrix;
 mod mcp;
 mod metrics;

@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use goondan_protocol::call::{CallError, CallOrder};
-use goondan_protocol::service::ServiceSpec;
+use goondan_clock::sleep;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOrder, LookedBack};
+use goondan_protocol::service::{Recovery, ServiceSpec};
+use goondan_protocol::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::listener::{AnsweredTurns, Outbox};
+use crate::look_back::{self, Evidence, Next};
 use crate::service;
 
 /// The API of one service.
 pub(crate) trait ServiceApi: Send + Sync + 'static {
     /// Its actions, as sent by agents.
-    type Action: DeserializeOwned + Send;
+    type Action: DeserializeOwned + Clone + Send + Sync;
 
     const SERVICE: &'static ServiceSpec;
 
@@ -30,6 +33,26 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
         action: Self::Action,
         is_idempotent: bool,
     ) -> impl Future<Output = Result<Value, CallError>> + Send;
+
+    /// How the outcome of an action is found out after a crash; `method` is that of the call.
+    fn recovery(&self, _action: &Self::Action, method: &str) -> Recovery {
+        let none = Recovery::Unknown("the action is not one that agents have");
+        Self::SERVICE.recovery(method).unwrap_or(none)
+    }
+
+    /// Looks at the service whether an attempt of an action, made at `since` or later, took effect.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] if the service did not answer as expected.
+    fn look_back(
+        &self,
+        _action: &Self::Action,
+        _since: Timestamp,
+    ) -> impl Future<Output = Result<Evidence, CallError>> + Send {
+        let reason = "the connector does not look back".to_owned();
+        std::future::ready(Ok(Evidence::Unclear(reason)))
+    }
 
     /// The place that an action writes a message to, if it does.
     fn written_place(&self, _action: &Self::Action) -> Option<String> {
@@ -71,14 +94,13 @@ struct ServiceCalls<A> {
 }
 
 impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (api, answered) = (Arc::clone(&self.api), self.answered.clone());
         async move {
             let result = match service::action::<A::Action>(A::SERVICE.connector, &call) {
                 Ok(action) => {
-                    let is_idempotent = A::SERVICE.is_idempotent(&call.method);
                     let place = api.written_place(&action);
-                    let result = api.run(action, is_idempotent).await;
+                    let result = settled(&*api, action, &call, &pieces).await;
                     if let (Ok(_), Some(place), Some(answered), Some(event_id)) =
                         (&result, place, answered, &call.event_id)
                     {
@@ -92,6 +114,78 @@ impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
         }
         .boxed()
     }
+}
+
+/// Performs an action, after a look-back if an earlier attempt may have taken effect. If the outcome
+/// of this attempt is unknown, it is looked for at once.
+async fn settled<A: ServiceApi>(
+    api: &A,
+    action: A::Action,
+    call: &CallOrder,
+    pieces: &Pieces,
+) -> Result<Value, CallError> {
+    let is_idempotent = A::SERVICE.is_idempotent(&call.method);
+    let recovery = api.recovery(&action, &call.method);
+    let begun = Timestamp::from_unix_millis(now_ms());
+    if let Some(since) = call.again_since.filter(|_| !recovery.is_repeatable()) {
+        match find_out(api, &action, recovery, since).await? {
+            Next::Close(result) => {
+                pieces.looked_back(LookedBack::Happened);
+                return Ok(result);
+            }
+            Next::Make(found) => pieces.looked_back(found),
+            Next::LookAgain(_) => {}
+            Next::Person(reason) => return Err(look_back::unknown(&reason)),
+        }
+    }
+    let result = api.run(action.clone(), is_idempotent).await;
+    let Err(error) = &result else {
+        return result;
+    };
+    if error.code != CallErrorCode::Interrupted || !recovery.is_automatic() {
+        return result;
+    }
+    match find_out(api, &action, recovery, begun).await {
+        Ok(Next::Close(found)) => {
+            pieces.looked_back(LookedBack::Happened);
+            Ok(found)
+        }
+        Ok(Next::Make(found)) => {
+            pieces.looked_back(found);
+            api.run(action, is_idempotent).await
+        }
+        // The daemon repeats the call, which then looks back again.
+        Err(failed) if failed.retryable => Err(failed),
+        Ok(Next::LookAgain(_) | Next::Person(_)) | Err(_) => result,
+    }
+}
+
+/// Finds out about an attempt that was made at `since` or later.
+async fn find_out<A: ServiceApi>(
+    api: &A,
+    action: &A::Action,
+    recovery: Recovery,
+    since: Timestamp,
+) -> Result<Next, CallError> {
+    let mut looks = 0;
+    loop {
+        let evidence = match look_back::known(recovery, since, now_ms()) {
+            Some(evidence) => evidence,
+            None => api
+                .look_back(action, since)
+                .await
+                .map_err(look_back::failed)?,
+        };
+        match look_back::next(evidence, looks) {
+            Next::LookAgain(pause) => sleep(pause).await,
+            next => return Ok(next),
+        }
+        looks += 1;
+    }
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
 }
 
 impl<A: ServiceApi> Outbox for ServiceCalls<A> {

@@ -18,6 +18,7 @@ use crate::ids::{
     TurnId,
 };
 use crate::message::{MessageContent, MessageRole};
+use crate::time::Timestamp;
 use crate::usage::Usage;
 
 /// Method that requests a model's next reply: takes a [`CompletionRequest`] and returns a [`ModelAnswer`].
@@ -93,6 +94,13 @@ pub struct OutgoingCall {
     /// True if the call may be repeated when its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
+    /// True if the target finds out whether an earlier attempt took effect, so that the call may be
+    /// made again with [`CallOrder::again_since`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recoverable: bool,
+    /// Set if an earlier process may have made this call, at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_since: Option<Timestamp>,
     /// True to fail immediately with `unavailable` while the target's process is not ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_if_ready: bool,
@@ -133,6 +141,10 @@ pub struct CallOrder {
     pub params: Box<RawValue>,
     /// Deadline, in milliseconds.
     pub deadline_ms: u64,
+    /// Set if an earlier attempt, made at this time or later, may have taken effect. The target
+    /// finds out before it repeats a call that is not repeatable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_since: Option<Timestamp>,
 }
 
 /// Agent and conversation that requested a call.
@@ -163,6 +175,33 @@ pub struct CallResult {
     pub call_id: CallId,
     /// The outcome.
     pub outcome: CallOutcome,
+    /// What the target found out about an earlier attempt with an unknown outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_back: Option<LookedBack>,
+}
+
+/// Finding about an earlier attempt of a call whose outcome was unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LookedBack {
+    /// It took effect; the result is that of the attempt.
+    Happened,
+    /// It took no effect, so the call was made again.
+    NotHappened,
+    /// The call was made again with the same key, by which the service recognizes a repetition.
+    SameKey,
+}
+
+impl LookedBack {
+    /// Its name, as on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Happened => "happened",
+            Self::NotHappened => "notHappened",
+            Self::SameKey => "sameKey",
+        }
+    }
 }
 
 /// Outcome of a call.

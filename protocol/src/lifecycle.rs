@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::call::LookedBack;
 use crate::ids::{
     AgentName, ApprovalId, ChangesetId, ConnectionName, EventId, InstanceKey, QuestionId,
     ResourceName, RevisionId, RunId, ScheduleId, ToolCallId, TurnId, WorkerId,
@@ -249,6 +250,22 @@ pub enum LifecycleEvent {
         tool_name: String,
         /// The cause of the interruption.
         detail: String,
+    },
+    /// The connector found out about a call that was interrupted, so no person needs to.
+    #[serde(rename = "call.closed")]
+    CallClosed {
+        /// The conversation.
+        instance_key: InstanceKey,
+        /// Its agent.
+        agent_name: AgentName,
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The connection, such as ``connection `chat` ``.
+        target: String,
+        /// The action.
+        method: String,
+        /// The finding.
+        found: LookedBack,
     },
     /// A person resolved a call with an unknown outcome.
     #[serde(rename = "call.settled")]
@@ -542,6 +559,7 @@ impl LifecycleEvent {
             | Self::EventRefused { instance_key, .. }
             | Self::EventParked { instance_key, .. }
             | Self::CallUnknown { instance_key, .. }
+            | Self::CallClosed { instance_key, .. }
             | Self::CallSettled { instance_key, .. }
             | Self::EventRetried { instance_key, .. }
             | Self::EventDropped { instance_key, .. }

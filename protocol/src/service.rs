@@ -7,6 +7,7 @@
 //! variant's fields.
 //!
 //! * `action`: declaration and planning of actions.
+//! * `recovery`: how an action with an unknown outcome is closed.
 //! * `formatted_text`, `html`, `split`, `text`: conversion of texts to messages.
 //! * The others: one service each.
 
@@ -20,6 +21,7 @@ mod html;
 mod http;
 mod matrix;
 mod mcp;
+mod recovery;
 mod slack;
 mod split;
 mod telegram;
@@ -39,6 +41,7 @@ pub use gitlab::{GITLAB, GitLab, StateChange};
 pub use http::{FetchResult, HTTP, Http};
 pub use matrix::{MATRIX, MATRIX_MESSAGES_MAX, Matrix, MatrixText};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
+pub use recovery::Recovery;
 pub use slack::{
     OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, Slack, SlackFormat,
 };
@@ -108,7 +111,7 @@ mod tests {
         let home = json!({"channel": "C1", "threadTs": "1.5", "ts": "1.6"});
         let plan = |action, args| planned("slack", action, (&args, &home)).unwrap();
         let said = plan("send", json!({"text": "hi"}));
-        let expected = r#"send {"channel":"C1","text":"hi","format":"markdown","thread":"1.5"}"#;
+        let expected = r#"send {"channel":"C1","text":"hi","format":"markdown","thread":"1.5","mark":"t.1:c0/0"}"#;
         assert_eq!(asked(&said), [expected]);
         let answer = said.answer(vec![json!("1.7")]).unwrap();
         assert_eq!(
@@ -116,7 +119,7 @@ mod tests {
             r#"{"channel":"C1","thread":"1.5","messages":["1.7"]}"#
         );
         let elsewhere = plan("send", json!({"text": "hi", "channel": "C2"}));
-        let expected = r#"send {"channel":"C2","text":"hi","format":"markdown"}"#;
+        let expected = r#"send {"channel":"C2","text":"hi","format":"markdown","mark":"t.1:c0/0"}"#;
         assert_eq!(asked(&elsewhere), [expected]);
         let react = plan("react", json!({"emoji": ":eyes:"}));
         let expected = r#"react {"channel":"C1","message":"1.6","emoji":"eyes"}"#;

@@ -142,6 +142,8 @@ impl StepRequest {
             params: with_params(&self.question, params)?,
             deadline_ms: REPLY_DEADLINE_MS,
             idempotent: true,
+            recoverable: false,
+            again_since: None,
             only_if_ready: false,
             place: Some(self.place.clone()),
             record: Some(self.record.clone()),

@@ -12,6 +12,7 @@ use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{ToOrchestrator, TurnAppend, TurnComplete};
 use goondan_protocol::message::{Message, ToolCall};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, SpanPhase};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::ReplyCost;
 
@@ -79,7 +80,12 @@ impl Agent {
                     key,
                     call,
                     may_have_begun,
-                } => self.run_tool(key, call, may_have_begun),
+                    asked_at,
+                } => {
+                    let earlier = may_have_begun
+                        .then(|| asked_at.unwrap_or_else(|| Timestamp::from_unix_millis(0)));
+                    self.run_tool(key, call, earlier);
+                }
                 TurnEngineEffect::Log { extension, line } => {
                     tracing::info!(extension = extension.as_str(), "{line}");
                 }
@@ -167,6 +173,7 @@ impl Agent {
             agent_client: self.agent_client.clone(),
             outgoing: self.outgoing.clone(),
             origin: self.origin.clone(),
+            again_since: None,
         })
     }
 

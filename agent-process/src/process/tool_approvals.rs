@@ -3,16 +3,28 @@
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::{ApprovalDecision, Approve};
 use goondan_protocol::message::ToolCall;
+use goondan_protocol::time::Timestamp;
 
 use super::agent::{Agent, BackgroundResult};
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules as _};
 use crate::tools::{CallSite, Toolbox};
 
 impl Agent {
-    /// Runs a tool in its own task, after a person's approval if the call needs one.
-    pub(super) fn run_tool(&mut self, key: CallKey, call: ToolCall, may_have_begun: bool) {
+    /// Runs a tool in its own task, after a person's approval if the call needs one. `again_since`
+    /// is set if an earlier process may have begun the call, at this time or later.
+    pub(super) fn run_tool(
+        &mut self,
+        key: CallKey,
+        call: ToolCall,
+        again_since: Option<Timestamp>,
+    ) {
         let span = self.log_span(key, &call);
         let site = self.site_of(key, &call.id, &call.tool_name);
+        let site = site.map(|site| CallSite {
+            again_since,
+            ..site
+        });
+        let may_have_begun = again_since.is_some();
         let toolbox = self.toolbox.clone();
         self.work.spawn(async move {
             let outcome = match toolbox.approval_of(&call) {
@@ -87,8 +99,10 @@ async fn ask(
             has_begun,
             ..
         }) => {
-            if has_begun && !toolbox.is_idempotent(&call.tool_name) {
-                return Err(ToolOutcome::interrupted());
+            let name = &call.tool_name;
+            if has_begun && !toolbox.is_idempotent(name) && !toolbox.is_recoverable(name) {
+                let why = toolbox.why_unknown(name);
+                return Err(ToolOutcome::interrupted_because(why));
             }
             Ok(())
         }

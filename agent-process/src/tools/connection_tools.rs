@@ -16,7 +16,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::ids::{ConnectionName, StepId};
 use goondan_protocol::service::{
     ActionCall, ActionPlan, ActionSpec, AttachedFile, ConnectorRequest, DOWNLOAD_BYTES_MAX,
-    PATH_ARGUMENT, PlanError, ServiceSpec,
+    PATH_ARGUMENT, PlanError, Recovery, ServiceSpec,
 };
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
@@ -29,6 +29,50 @@ use super::places::{Access, ToolRoots, locate};
 use super::readable_file::{io_fault, open_file};
 use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
+
+/// What happens to a request with an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// It is repeated.
+    Harmless,
+    /// The connector finds out whether it took effect, and repeats it if not.
+    AfterLookBack,
+    /// Its outcome stays unknown.
+    Never,
+}
+
+impl Repetition {
+    /// Of a request that is declared to be repeatable, or not.
+    pub(crate) fn of(is_repeatable: bool) -> Self {
+        if is_repeatable {
+            Self::Harmless
+        } else {
+            Self::Never
+        }
+    }
+
+    /// Of the requests of an action. One whose plan carries no key cannot be repeated by its key.
+    fn of_plan(recovery: Recovery, plan: &ActionPlan) -> Self {
+        match recovery {
+            Recovery::LookBack(_) => Self::AfterLookBack,
+            Recovery::Repeatable => Self::Harmless,
+            Recovery::Key { .. } | Recovery::Unknown(_) => Self::of(plan.is_repeatable()),
+        }
+    }
+}
+
+/// Error of a call that an earlier process may have made, if nobody can find out.
+pub(super) fn interrupted(why: &str) -> ToolFault {
+    ToolFault {
+        is_unknown: true,
+        ..ToolFault::new(
+            INTERRUPTED_CODE,
+            format!(
+                "interrupted: the process ended while this call ran; its outcome is unknown: {why}"
+            ),
+        )
+    }
+}
 
 /// A call's route to its connection.
 #[derive(Debug)]
@@ -94,6 +138,11 @@ impl ConnectionRoute {
         &self.site.outgoing
     }
 
+    /// True if an earlier process may have made the call.
+    pub(super) fn is_again(&self) -> bool {
+        self.site.again_since.is_some()
+    }
+
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.site.trace
     }
@@ -107,6 +156,16 @@ impl ConnectionRoute {
         }
     }
 
+    /// Identifies the call among all calls, also those of other conversations: a model may use the
+    /// same id for calls of several steps.
+    fn mark(&self) -> String {
+        let step = StepId::of_turn(&self.site.turn_id, self.site.key.step);
+        if self.call_id.starts_with(step.as_str()) {
+            return self.call_id.clone();
+        }
+        format!("{step}:{}", self.call_id)
+    }
+
     /// Metadata of the event that the turn answers, if it came through this connection.
     fn facts(&self) -> Option<&JsonObject> {
         let origin = self.site.origin.as_ref()?;
@@ -114,14 +173,14 @@ impl ConnectionRoute {
         is_home.then_some(&origin.event.metadata)
     }
 
-    /// Runs a request through the connection within `deadline_ms`. A repeatable request is repeated
-    /// if its outcome is unknown.
+    /// Runs a request through the connection within `deadline_ms`.
     pub(crate) async fn run(
         &self,
         request: ConnectorRequest,
-        is_repeatable: bool,
+        repetition: Repetition,
         deadline_ms: u64,
     ) -> Result<Value, ToolFault> {
+        let again_since = self.site.again_since;
         let ask = OutboundCall {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
@@ -129,7 +188,9 @@ impl ConnectionRoute {
             method: request.method,
             params: request.params,
             deadline_ms,
-            idempotent: is_repeatable,
+            idempotent: repetition == Repetition::Harmless,
+            recoverable: repetition == Repetition::AfterLookBack,
+            again_since,
             only_if_ready: false,
             place: Some(self.call_place()),
             record: None,
@@ -148,13 +209,18 @@ impl ConnectionRoute {
     async fn run_all(
         &self,
         plan: &ActionPlan,
-        is_idempotent: bool,
+        recovery: Recovery,
     ) -> Result<Vec<Value>, ToolFault> {
-        let is_repeatable = is_idempotent || plan.is_repeatable();
+        let repetition = Repetition::of_plan(recovery, plan);
+        if self.is_again() && repetition == Repetition::Never {
+            let why = recovery.why_unknown();
+            let why = why.unwrap_or("the service recognizes no repetition of this request");
+            return Err(interrupted(why));
+        }
         let requests = plan.requests();
         let mut sent = Vec::with_capacity(requests.len());
         for (number, request) in requests.iter().enumerate() {
-            let run = self.run(request.clone(), is_repeatable, plan.deadline_ms());
+            let run = self.run(request.clone(), repetition, plan.deadline_ms());
             match run.await {
                 Ok(value) => sent.push(value),
                 Err(fault) if number == 0 => return Err(fault),
@@ -165,7 +231,7 @@ impl ConnectionRoute {
                         Value::Array(sent),
                         fault.message
                     );
-                    return Err(ToolFault::new(fault.code, message));
+                    return Err(ToolFault { message, ..fault });
                 }
             }
         }
@@ -244,25 +310,48 @@ fn export(action: &'static ActionSpec, connections: &Arc<[ConnectionName]>) -> E
             "additionalProperties": false,
             "properties": properties,
         }),
-        is_idempotent: action.is_idempotent,
+        is_idempotent: action.is_idempotent(),
         output: Output::MayBeLong,
         run: Box::new(move |places, call| {
             let connections = Arc::clone(&connections);
             Box::pin(async move {
                 let done = run(action, places, &call, &connections).await;
+                // A call that an earlier process may have made stays unknown if it cannot even be
+                // planned.
+                let is_again = call.site.is_some_and(|site| site.again_since.is_some());
+                let done = match done {
+                    Err(UnsentFault(fault)) if is_again => Err(interrupted(&fault.to_string())),
+                    Err(UnsentFault(fault)) => Err(fault),
+                    Ok(sent) => sent,
+                };
                 done.map_or_else(ToolOutcome::from, ToolOutcome::ok)
             })
         }),
     }
 }
 
-/// Performs an action.
+/// A failure before anything was sent.
+struct UnsentFault(ToolFault);
+
+impl From<ToolFault> for UnsentFault {
+    fn from(fault: ToolFault) -> Self {
+        Self(fault)
+    }
+}
+
+impl From<PlanError> for UnsentFault {
+    fn from(error: PlanError) -> Self {
+        Self(error.into())
+    }
+}
+
+/// Performs an action. The outer error is that of a call of which nothing was sent.
 async fn run(
     action: &ActionSpec,
     places: Arc<ToolRoots>,
     call: &ToolInvocation,
     connections: &[ConnectionName],
-) -> Result<String, ToolFault> {
+) -> Result<Result<String, ToolFault>, UnsentFault> {
     let route = ConnectionRoute::of(call, connections)?;
     let path = call.args.get(PATH_ARGUMENT).and_then(Value::as_str);
     let path = path.unwrap_or_default().to_owned();
@@ -274,17 +363,20 @@ async fn run(
     };
     let plan = (action.plan)(&ActionCall {
         connection: &route.connection,
-        call_id: &route.call_id,
+        call_id: &route.mark(),
         args: &call.args,
         facts: route.facts(),
         file: file.as_ref(),
     })?;
-    let mut results = route.run_all(&plan, action.is_idempotent).await?;
+    let mut results = match route.run_all(&plan, action.recovery).await {
+        Ok(results) => results,
+        Err(fault) => return Ok(Err(fault)),
+    };
     if action.saves_file() {
         let fetched = results.pop().unwrap_or_default();
-        return blocking_file(move || save(&places, &path, &fetched)).await;
+        return Ok(blocking_file(move || save(&places, &path, &fetched)).await);
     }
-    Ok(plan.answer(results)?)
+    Ok(plan.answer(results).map_err(ToolFault::from))
 }
 
 /// Runs blocking work with a file off the loop that answers the orchestrator.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goondan_protocol::ids::TurnId;
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
@@ -36,6 +37,8 @@ pub(crate) struct CallSite {
     pub(crate) outgoing: OutboundCalls,
     /// Origin of the event that the turn answers.
     pub(crate) origin: Option<Arc<Origin>>,
+    /// Set if an earlier process may have begun the call, at this time or later.
+    pub(crate) again_since: Option<Timestamp>,
 }
 
 impl ToolInvocation {

@@ -18,7 +18,7 @@ use goondan_protocol::service::{ConnectorRequest, Mcp, McpResult, McpTool, McpTo
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use super::connection_tools::{ConnectionRoute, fault_of};
+use super::connection_tools::{ConnectionRoute, Repetition, fault_of, interrupted};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use super::schema::ArgumentSchema;
@@ -89,6 +89,8 @@ struct ListedTool {
     /// The tool's name at the server.
     name: String,
     parameters: Value,
+    /// True if the server says that it is read-only or idempotent.
+    is_repeatable: bool,
     schema: OnceLock<Result<ArgumentSchema, String>>,
 }
 
@@ -178,7 +180,8 @@ impl McpServerHandle {
         rest.and_then(|rest| rest.strip_prefix("__")) == Some(WAIT_EXPORT) && !self.has(name)
     }
 
-    /// True if the project marks the tool as idempotent.
+    /// True if the project marks the tool as idempotent, or the server does and the project says
+    /// nothing.
     pub(super) fn is_idempotent(&self, name: &str) -> bool {
         if self.is_wait(name) {
             return true;
@@ -187,8 +190,10 @@ impl McpServerHandle {
         let chosen = |original: &str| self.chosen.iter().find(|export| export.name == original);
         listed.is_some_and(|listed| {
             let offered = listed.tools.get(name);
-            let export = offered.and_then(|offered| chosen(&offered.name));
-            export.is_some_and(|export| export.idempotent == Some(true))
+            offered.is_some_and(|offered| {
+                let said = chosen(&offered.name).and_then(|export| export.idempotent);
+                said.unwrap_or(offered.is_repeatable)
+            })
         })
     }
 
@@ -285,6 +290,8 @@ impl McpServerHandle {
                 WhileStarting::Wait | WhileStarting::Fail => LIST_DEADLINE_MS,
             },
             idempotent: true,
+            recoverable: false,
+            again_since: None,
             only_if_ready: starting == WhileStarting::Fail,
             place: Some(place),
             record: None,
@@ -346,6 +353,7 @@ impl McpServerHandle {
             let offered = ListedTool {
                 name: tool.name,
                 parameters: tool.parameters,
+                is_repeatable: tool.repeatable,
                 schema: OnceLock::new(),
             };
             listed.tools.insert(name.to_string(), offered);
@@ -425,8 +433,14 @@ impl McpServerHandle {
         let route = ConnectionRoute::to(call, &self.connection)?;
         if !self.is_listed() {
             // An earlier process recorded the call, or the model guessed the tool's name.
-            self.list_first(&route).await?;
-            self.check(name, &call.args)?;
+            let checked = match self.list_first(&route).await {
+                Ok(()) => self.check(name, &call.args).map_err(ToolFault::from),
+                Err(fault) => Err(fault),
+            };
+            checked.map_err(|fault| match route.is_again() {
+                true => interrupted(&fault.to_string()),
+                false => fault,
+            })?;
         }
         let listed = self.listed().unwrap_or_default();
         let offered = listed.tools.get(name);
@@ -438,7 +452,13 @@ impl McpServerHandle {
         };
         let request = ConnectorRequest::of(&action)?;
         let is_repeatable = self.is_idempotent(name);
-        let answer = route.run(request, is_repeatable, CALL_DEADLINE_MS).await?;
+        if route.is_again() && !is_repeatable {
+            let why = "the MCP server does not say that the tool is read-only or idempotent";
+            return Err(interrupted(why));
+        }
+        let answer = route
+            .run(request, Repetition::of(is_repeatable), CALL_DEADLINE_MS)
+            .await?;
         serde_json::from_value(answer).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",
@@ -506,6 +526,7 @@ mod tests {
         let tool = |name: &&str| McpTool {
             name: (*name).to_owned(),
             description: "said by the server".to_owned(),
+            repeatable: *name == "read",
             parameters: json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}),
         };
         let tools = names.iter().map(tool).collect();
@@ -611,6 +632,10 @@ mod tests {
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].description, "said by the project");
         assert!(server.is_idempotent("notes__add"));
+        // Without a word of the project, that of the server counts.
+        let unsaid = self::server(&[]);
+        listed(&unsaid, &["add", "read"]);
+        assert!(unsaid.is_idempotent("notes__read") && !unsaid.is_idempotent("notes__add"));
         assert_eq!(server.check("notes__add", &json!({"n": 1})), Ok(()));
         let wrong = server
             .check("notes__add", &json!({"n": "x"}))

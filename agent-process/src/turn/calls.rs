@@ -52,7 +52,8 @@ impl Calls {
     }
 
     /// Creates the calls of a recorded reply. A call without a result may or may not have run, so
-    /// it is run again only if that is harmless. For a call that needs a person, the orchestrator
+    /// it is run again only if that is harmless, or if its
+    /// connector finds out first whether it took effect. For a call that needs a person, the orchestrator
     /// tracks whether it has begun.
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
@@ -62,13 +63,15 @@ impl Calls {
     ) -> Self {
         let slots = replied.calls.into_iter().map(|call| {
             let is_idempotent = rules.is_idempotent(&call.tool_name);
+            let is_recoverable = rules.is_recoverable(&call.tool_name);
             let needs_person = rules.needs_person(&call);
             let state = if replied.answered.contains(&call.id) {
                 State::Recorded
             } else {
                 match first_state(rules, &step_id, &call, effects) {
-                    State::ToRun if !is_idempotent && !needs_person => {
-                        State::Finished(ToolOutcome::interrupted())
+                    State::ToRun if !is_idempotent && !is_recoverable && !needs_person => {
+                        let why = rules.why_unknown(&call.tool_name);
+                        State::Finished(ToolOutcome::interrupted_because(why))
                     }
                     state => state,
                 }
@@ -76,6 +79,7 @@ impl Calls {
             Slot {
                 needs_person,
                 may_have_begun: !is_idempotent,
+                asked_at: replied.at,
                 ..Slot::new(call, state)
             }
         });
@@ -147,6 +151,7 @@ impl Calls {
                     },
                     call: slot.call.clone(),
                     may_have_begun: slot.may_have_begun,
+                    asked_at: slot.asked_at,
                 });
             }
         }

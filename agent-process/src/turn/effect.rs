@@ -4,6 +4,7 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::{ModelResponse, RuntimeEventKind};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::ReplyCost;
 
 use crate::middleware::{
@@ -117,6 +118,8 @@ pub enum TurnEngineEffect {
         call: ToolCall,
         /// True if an earlier process may have begun the call.
         may_have_begun: bool,
+        /// Time of the reply that made the call, if the reply is older than this process.
+        asked_at: Option<Timestamp>,
     },
     Observe(Observation),
     /// Writes a log line of an extension.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::ids::{EventId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, MessageSource, ToolCall};
+use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 
 use super::answers::taken_in_by;
@@ -111,6 +112,7 @@ impl OpenTurn {
                 text: message.data.content.to_text(),
                 calls: message.data.content.tool_calls(),
                 answered: self.answered(),
+                at: message.created_at.parse().ok(),
             });
         }
         if self.messages().any(|m| m.id.as_str() == user_message_id) {
@@ -162,6 +164,8 @@ pub(crate) struct RecordedReply {
     pub(crate) calls: Vec<ToolCall>,
     /// The calls whose results are recorded.
     pub(crate) answered: BTreeSet<ToolCallId>,
+    /// Its time; `None` if the record has none.
+    pub(crate) at: Option<Timestamp>,
 }
 
 #[cfg(test)]

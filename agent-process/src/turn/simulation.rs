@@ -277,6 +277,7 @@ impl World {
                 key,
                 call,
                 may_have_begun,
+                ..
             } => {
                 assert_eq!(
                     life.acknowledged_seq,

@@ -859,6 +859,16 @@ static HTTP: Connector = Connector {
             "Largest answer, in bytes; the rest is cut off.",
         )
         .or(FieldDefault::Number(1024 * 1024)),
+        Setting::optional(
+            "idempotencyKey",
+            SettingType::HeaderName,
+            "The header that carries the key of a request that changes something.",
+        ),
+        Setting::optional(
+            "lookBack",
+            SettingType::Text,
+            "The URL, with `{key}`, that tells whether such a request took effect.",
+        ),
     ],
     one_of: None,
     needs: None,

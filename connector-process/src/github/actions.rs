@@ -5,17 +5,25 @@ use std::time::SystemTime;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{GITHUB, GitHub as Action, PullRequest, ServiceSpec};
+use goondan_protocol::time::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::pull_requests::{PullRequestQuery, pull_request};
 use super::repositories::Repositories;
+use crate::look_back::{Evidence, earliest_ms, key_of};
 use crate::own_mark::marked;
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, other_place};
 use crate::service_api::ServiceApi;
 
 const API_VERSION: &str = "2022-11-28";
+
+/// Comments per page, the most that GitHub lists.
+const COMMENTS_PER_PAGE: usize = 100;
+
+/// Maximum number of pages read to find a comment.
+const LOOK_BACK_PAGES_MAX: usize = 10;
 
 /// GitHub's REST API with one token.
 pub(super) struct Api {
@@ -58,13 +66,48 @@ impl ServiceApi for Api {
         let result = self
             .ask(request.method, &request.path, body, is_idempotent)
             .await?;
-        let field = |name: &str| result.get(name).cloned().unwrap_or(Value::Null);
         Ok(match action {
-            Action::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
+            Action::Comment { .. } => comment_of(&result),
             Action::Edit { .. } | Action::React { .. } | Action::OpenPullRequest { .. } => {
                 json!({})
             }
         })
+    }
+
+    async fn look_back(&self, action: &Action, since: Timestamp) -> Result<Evidence, CallError> {
+        let Action::Comment {
+            repository,
+            number,
+            mark,
+            ..
+        } = action
+        else {
+            return Ok(Evidence::Unclear("it is not a comment".to_owned()));
+        };
+        if mark.is_empty() {
+            return Ok(Evidence::Unclear("the comment has no marker".to_owned()));
+        }
+        if !is_repository(repository) {
+            return Err(no_repository(repository));
+        }
+        let since = Timestamp::from_unix_millis(earliest_ms(since));
+        let marker = call_marker(mark);
+        for page in 1..=LOOK_BACK_PAGES_MAX {
+            let path = format!(
+                "repos/{repository}/issues/{number}/comments?since={since}\
+                 &per_page={COMMENTS_PER_PAGE}&page={page}"
+            );
+            let listed = self.ask(Method::GET, &path, None, true).await?;
+            if let Some(found) = marked_comment(&listed, &marker) {
+                return Ok(Evidence::Found(found));
+            }
+            if listed.as_array().map_or(0, Vec::len) < COMMENTS_PER_PAGE {
+                return Ok(Evidence::Absent);
+            }
+        }
+        let most = LOOK_BACK_PAGES_MAX * COMMENTS_PER_PAGE;
+        let reason = format!("it has more than {most} comments since then");
+        Ok(Evidence::Unclear(reason))
     }
 
     fn secret(&self) -> &str {
@@ -153,6 +196,29 @@ impl Api {
     }
 }
 
+/// Invisible marker by which a comment is found again.
+fn call_marker(mark: &str) -> String {
+    format!("<!-- goondan call {} -->", key_of(mark))
+}
+
+/// The comment with this marker, as the result of the action.
+fn marked_comment(listed: &Value, marker: &str) -> Option<Value> {
+    let mut comments = listed.as_array()?.iter();
+    let is_marked = |comment: &&Value| text(comment, "/body").is_some_and(|it| it.contains(marker));
+    comments.find(is_marked).map(comment_of)
+}
+
+/// The result of a comment, from GitHub's description of it.
+fn comment_of(comment: &Value) -> Value {
+    let field = |name: &str| comment.get(name).cloned().unwrap_or(Value::Null);
+    json!({"comment": field("id"), "url": field("html_url")})
+}
+
+fn no_repository(repository: &str) -> CallError {
+    let message = format!("`{repository}` is not `owner/name`");
+    CallError::new(CallErrorCode::Invalid, message)
+}
+
 fn repository_of(action: &Action) -> &str {
     match action {
         Action::Comment { repository, .. }
@@ -176,15 +242,24 @@ fn to_request(action: &Action) -> Result<GitHubRequest, CallError> {
     let repository = repository_of(action);
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if !is_repository(repository) {
-        return Err(invalid(format!("`{repository}` is not `owner/name`")));
+        return Err(no_repository(repository));
     }
     let issues = format!("repos/{repository}/issues");
     let (method, path, body) = match action {
-        Action::Comment { number, body, .. } => (
-            Method::POST,
-            format!("{issues}/{number}/comments"),
-            json!({"body": marked(body)}),
-        ),
+        Action::Comment {
+            number, body, mark, ..
+        } => {
+            let mut body = marked(body);
+            if !mark.is_empty() {
+                body.push('\n');
+                body.push_str(&call_marker(mark));
+            }
+            (
+                Method::POST,
+                format!("{issues}/{number}/comments"),
+                json!({ "body": body }),
+            )
+        }
         Action::Edit { comment, body, .. } => (
             Method::PATCH,
             format!("{issues}/comments/{comment}"),
@@ -275,7 +350,30 @@ mod tests {
             repository: repository.to_owned(),
             number: 7,
             body: "Done.".to_owned(),
+            mark: String::new(),
         }
+    }
+
+    #[test]
+    fn msg_13_a_comment_is_found_again_by_its_marker() {
+        let sent = Action::Comment {
+            repository: "a/b".to_owned(),
+            number: 7,
+            body: "Done.".to_owned(),
+            mark: "t.1:c0/0".to_owned(),
+        };
+        let request = to_request(&sent).unwrap();
+        let body = &request.body["body"];
+        let marker = call_marker("t.1:c0/0");
+        assert_eq!(*body, json!(format!("Done.\n\n{OWN_MARK}\n{marker}")));
+        let listed = json!([
+            {"id": 1, "body": "Done."},
+            {"id": 2, "body": body, "html_url": "https://github.com/x"},
+        ]);
+        let expected = json!({"comment": 2, "url": "https://github.com/x"});
+        assert_eq!(marked_comment(&listed, &marker), Some(expected));
+        assert_eq!(marked_comment(&listed, &call_marker("t.1:c1/0")), None);
+        assert_eq!(marked_comment(&json!({}), &marker), None);
     }
 
     #[test]

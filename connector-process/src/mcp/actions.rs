@@ -263,7 +263,11 @@ async fn all_tools(
 }
 
 fn to_tool(tool: rmcp::model::Tool) -> McpTool {
+    let hints = tool.annotations.as_ref();
     McpTool {
+        repeatable: hints.is_some_and(|hints| {
+            hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true)
+        }),
         name: tool.name.into_owned(),
         description: tool
             .description

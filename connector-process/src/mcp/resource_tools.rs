@@ -88,6 +88,7 @@ fn tool(name: &str, description: &str, properties: &Value, required: &[&str]) ->
     McpTool {
         name: name.to_owned(),
         description: description.to_owned(),
+        repeatable: true,
         parameters: json!({"type": "object", "properties": properties, "required": required,
             "additionalProperties": false}),
     }

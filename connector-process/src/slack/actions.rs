@@ -10,6 +10,7 @@ use goondan_protocol::service::{
     FormattedRange, OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, ServiceSpec,
     Slack as Action, SlackFormat,
 };
+use goondan_protocol::time::Timestamp;
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +19,7 @@ use super::mrkdwn::{escaped, rendered};
 use super::threads::Threads;
 use crate::chat_replies::ChatService;
 use crate::download;
+use crate::look_back::{Evidence, earliest_ms, key_of};
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
@@ -27,6 +29,12 @@ const THREAD_PAGE_MESSAGES: usize = 200;
 
 /// Maximum number of pages read to reach the end of a thread.
 const THREAD_PAGES_MAX: usize = 10;
+
+/// Maximum number of pages read to find a message.
+const LOOK_BACK_PAGES_MAX: usize = 10;
+
+/// Type of the metadata of messages that agents write.
+const METADATA_TYPE: &str = "goondan_message";
 
 /// A file to upload.
 struct OutgoingFile<'f> {
@@ -94,6 +102,41 @@ impl ServiceApi for Api {
             | Action::SendFile { .. }
             | Action::Download { .. } => json!({}),
         })
+    }
+
+    async fn look_back(&self, action: &Action, since: Timestamp) -> Result<Evidence, CallError> {
+        let Action::Send {
+            channel,
+            thread,
+            older: None,
+            mark,
+            ..
+        } = action
+        else {
+            return Ok(Evidence::Unclear("the message has no metadata".to_owned()));
+        };
+        if mark.is_empty() {
+            return Ok(Evidence::Unclear("the message has no metadata".to_owned()));
+        }
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
+        let (method, params) = to_history(channel, thread.as_deref(), since);
+        let key = key_of(mark);
+        let mut cursor = None;
+        for _ in 0..LOOK_BACK_PAGES_MAX {
+            let page = self.look_up(method, &params, cursor.as_deref()).await?;
+            if let Some(ts) = marked_message(&page, &key) {
+                return Ok(Evidence::Found(json!(ts)));
+            }
+            cursor = text(&page, "/response_metadata/next_cursor")
+                .filter(|cursor| !cursor.is_empty())
+                .map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(Evidence::Absent);
+            }
+        }
+        let most = LOOK_BACK_PAGES_MAX * THREAD_PAGE_MESSAGES;
+        let reason = format!("the channel has more than {most} messages since then");
+        Ok(Evidence::Unclear(reason))
     }
 
     fn written_place(&self, action: &Action) -> Option<String> {
@@ -307,6 +350,35 @@ impl Api {
     }
 }
 
+/// The request that lists a channel's or a thread's messages with their metadata.
+fn to_history(channel: &str, thread: Option<&str>, since: Timestamp) -> (&'static str, Value) {
+    let oldest_s = earliest_ms(since) / 1_000;
+    let mut params = Map::from_iter([
+        ("channel".to_owned(), json!(channel)),
+        ("oldest".to_owned(), json!(format!("{oldest_s}.000000"))),
+        ("limit".to_owned(), json!(THREAD_PAGE_MESSAGES)),
+        ("include_all_metadata".to_owned(), json!(true)),
+    ]);
+    let method = match thread {
+        Some(thread) => {
+            params.insert("ts".to_owned(), json!(thread));
+            "conversations.replies"
+        }
+        None => "conversations.history",
+    };
+    (method, Value::Object(params))
+}
+
+/// The `ts` of the message with this key.
+fn marked_message<'p>(page: &'p Value, key: &str) -> Option<&'p str> {
+    let messages = page.get("messages").and_then(Value::as_array)?;
+    let is_marked = |message: &&Value| {
+        text(message, "/metadata/event_type") == Some(METADATA_TYPE)
+            && text(message, "/metadata/event_payload/key") == Some(key)
+    };
+    text(messages.iter().find(is_marked)?, "/ts")
+}
+
 fn channel_of(action: &Action) -> &str {
     match action {
         Action::Send { channel, .. }
@@ -330,12 +402,18 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             ranges,
             thread,
             older,
+            mark,
             ..
         } => {
             let mut params = match older {
                 Some(older) => older_params(text, older),
                 None => written(text, *format, ranges),
             };
+            if !mark.is_empty() {
+                let metadata =
+                    json!({"event_type": METADATA_TYPE, "event_payload": {"key": key_of(mark)}});
+                params.insert("metadata".to_owned(), metadata);
+            }
             params.insert("channel".to_owned(), json!(channel));
             if let Some(thread) = thread {
                 params.insert("thread_ts".to_owned(), json!(thread));
@@ -562,6 +640,7 @@ mod tests {
             }],
             thread: Some("1.5".into()),
             older: None,
+            mark: String::new(),
         };
         let (method, params) = to_method(&send(SlackFormat::Plain));
         assert_eq!(method, "chat.postMessage");
@@ -596,6 +675,40 @@ mod tests {
     }
 
     #[test]
+    fn msg_13_a_message_is_found_again_by_its_metadata() {
+        let sent = Action::Send {
+            channel: "C1".into(),
+            text: "hi".into(),
+            format: SlackFormat::Plain,
+            ranges: Vec::new(),
+            thread: None,
+            older: None,
+            mark: "t.1:c0/0".into(),
+        };
+        let (_, params) = to_method(&sent);
+        let key = key_of("t.1:c0/0");
+        assert_eq!(params["metadata"]["event_payload"]["key"], json!(key));
+        let page = json!({"messages": [
+            {"ts": "1.1", "text": key},
+            {"ts": "1.2", "metadata": {"event_type": "other", "event_payload": {"key": key}}},
+            {"ts": "1.3", "metadata": params["metadata"]},
+        ]});
+        assert_eq!(marked_message(&page, &key), Some("1.3"));
+        assert_eq!(marked_message(&page, &key_of("t.1:c0/1")), None);
+        assert_eq!(marked_message(&json!({}), &key), None);
+        let since = Timestamp::from_unix_millis(1_000_000);
+        let (method, params) = to_history("C1", Some("1.0"), since);
+        assert_eq!(
+            (method, &params["ts"]),
+            ("conversations.replies", &json!("1.0"))
+        );
+        // The service's clock may be two minutes behind.
+        assert_eq!(params["oldest"], "880.000000");
+        let (method, params) = to_history("C1", None, since);
+        assert_eq!((method, params.get("ts")), ("conversations.history", None));
+    }
+
+    #[test]
     fn compat_2_older_parameters_have_their_names() {
         let send = Action::Send {
             channel: "C1".into(),
@@ -609,6 +722,7 @@ mod tests {
                 unfurl_media: None,
                 reply_broadcast: Some(true),
             }),
+            mark: String::new(),
         };
         let params = json!({"text": "a & &lt;!here>", "mrkdwn": true, "unfurl_links": false,
             "reply_broadcast": true, "channel": "C1"});

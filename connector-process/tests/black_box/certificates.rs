@@ -44,6 +44,7 @@ fn ask(endpoint: &str, trusted: &Path) -> CallOutcome {
         method: "complete".to_owned(),
         params: to_raw_value(&params).unwrap(),
         deadline_ms: 60_000,
+        again_since: None,
     });
     loop {
         if let ToOrchestrator::CallResult(result) = orchestrator.receive().1 {

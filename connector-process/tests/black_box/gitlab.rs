@@ -273,6 +273,7 @@ fn act(orchestrator: &mut Orchestrator, method: &str, params: &Value) -> CallOut
         method: method.to_owned(),
         params: to_raw_value(params).unwrap(),
         deadline_ms: 60_000,
+        again_since: None,
     });
     loop {
         match orchestrator.receive().1 {

@@ -67,6 +67,7 @@ impl Model {
             method: "complete".to_owned(),
             params: serde_json::value::to_raw_value(params).unwrap(),
             deadline_ms: 60_000,
+            again_since: None,
         };
         let trace = traceparent.map(|text| TraceContext::from_traceparent(text).unwrap());
         self.orchestrator.call_in(trace, order);

@@ -65,6 +65,7 @@ fn call(call_id: u64) -> CallOrder {
         method: "send".to_owned(),
         params: RawValue::from_string("{}".to_owned()).unwrap(),
         deadline_ms: 60_000,
+        again_since: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runtime events as text, for `gdn workspace watch` and `gdn top`.
 
+use goondan_protocol::call::LookedBack;
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 
 use crate::output::style;
@@ -210,6 +211,22 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
             let what =
                 format!("{tool_name} was interrupted, outcome unknown: check it, then {settle}");
             (style::WARN, what)
+        }
+        Event::CallClosed {
+            tool_call_id,
+            target,
+            method,
+            found,
+            ..
+        } => {
+            let what = match found {
+                LookedBack::Happened => "it had happened",
+                LookedBack::NotHappened => "it had not happened and was made again",
+                LookedBack::SameKey => "it was made again with the same key",
+            };
+            let what =
+                format!("call {tool_call_id} (`{method}` of {target}) closed by look-back: {what}");
+            (PLAIN, what)
         }
         Event::CallSettled { tool_call_id, .. } => {
             (PLAIN, format!("call {tool_call_id} settled by a person"))

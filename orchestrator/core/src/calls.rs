@@ -14,7 +14,8 @@
 //! * The usage of a reply is durable in the ledger before the reply is recorded, and is recorded
 //!   once.
 //! * A call that is not idempotent is sent to a connector at most once, unless the connector
-//!   reports that it had no effect.
+//!   reports that it had no effect, or finds out itself whether the first attempt had one
+//!   ([`recovery`]).
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,7 @@ use self::messages::{
 use self::model_replies::step_to_record;
 use self::open_questions::Questions;
 use self::pending_charges::Charges;
+use self::recovery::AttemptRecovery;
 use self::token_rejection::{TokenRejection, runs_with_declined};
 use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::OAuthCallResult;
@@ -75,6 +77,7 @@ mod oauth_calls;
 mod open_questions;
 mod pending_charges;
 mod questions;
+mod recovery;
 mod task_budgets;
 mod task_calls;
 mod token_rejection;
@@ -129,6 +132,8 @@ struct OpenCall {
     params: Box<RawValue>,
     wants_pieces: bool,
     is_idempotent: bool,
+    /// Attempts whose outcome the connector can find out.
+    recovery: AttemptRecovery,
     /// True if the call fails instead of waiting for the process of its target.
     only_if_ready: bool,
     place: Option<CallPlace>,
@@ -304,13 +309,15 @@ impl Calls {
         asked: OutgoingCall,
     ) {
         let waiter = (process, asked.call_id);
+        let recovery = AttemptRecovery::new(asked.recoverable, asked.again_since);
+        let refused = |error| CallOutcome::Error(recovery.unsettled(error));
         let (event_id, trace) = match check_call(fleet, at, &asked) {
             Ok(within) => {
                 let trace = authority::trace_within(&within, trace);
                 (Some(within.context.event_id), Some(trace))
             }
             Err(error) => {
-                return answer_call(fleet, at, waiter, CallOutcome::Error(error));
+                return answer_call(fleet, at, waiter, refused(error));
             }
         };
         let step = match step_to_record(fleet, at, &asked) {
@@ -331,7 +338,7 @@ impl Calls {
         let (id, lane) = match queued {
             Ok(queued) => queued,
             Err(error) => {
-                return answer_call(fleet, at, waiter, CallOutcome::Error(error));
+                return answer_call(fleet, at, waiter, refused(error));
             }
         };
         let deadline_ms = asked.deadline_ms.min(CALL_DEADLINE_MAX_MS);
@@ -348,6 +355,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: asked.pieces,
             is_idempotent: asked.idempotent || step.is_some(),
+            recovery,
             only_if_ready: asked.only_if_ready,
             place: asked.place,
             record: step.zip(asked.record),
@@ -506,11 +514,13 @@ impl Calls {
         process: ProcessId,
         reserved: Option<Charge>,
     ) {
-        let now_ms = fleet.now().mono_ms;
+        let now = fleet.now();
+        let (now_ms, wall) = (now.mono_ms, now.wall);
         let Some(call) = self.open.get_mut(&id) else {
             return;
         };
         call.attempts = call.attempts.saturating_add(1);
+        call.recovery.begin(wall);
         call.begun_ms = now_ms;
         call.state = CallState::Running { process };
         call.declined = None;
@@ -530,6 +540,7 @@ impl Calls {
             method,
             params,
             deadline_ms,
+            again_since: call.recovery.again_since(),
         };
         send_provider(
             fleet,
@@ -549,6 +560,7 @@ impl Calls {
             if error.code == CallErrorCode::Interrupted {
                 error.outcome_unknown = !call.is_idempotent;
             }
+            call.recovery.mark_unsettled(error);
             if error.outcome_unknown {
                 count_unknown(fleet, &call.at.workspace_id, &call.target);
             }
@@ -650,8 +662,12 @@ impl Calls {
             return;
         };
         let (lane, is_recorded) = (call.lane.clone(), call.record.is_some());
+        call.recovery.found_out(&result.outcome);
         if let Some(call) = self.open.get(&id) {
             count_request(fleet, call, &result.outcome);
+            if let Some(found) = result.looked_back {
+                recovery::tell_of_look_back(fleet, call, found);
+            }
         }
         fleet.provider_worked(process);
         self.note_outcome(fleet, id, &result.outcome);

@@ -6,6 +6,7 @@ use serde::ser::Error as _;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Error, Value};
 
+use super::recovery::Recovery;
 use crate::JsonObject;
 use crate::ids::ConnectionName;
 
@@ -29,8 +30,15 @@ impl ServiceSpec {
     /// True if the named action may be repeated; false if it does not exist.
     #[must_use]
     pub fn is_idempotent(&self, action: &str) -> bool {
+        self.recovery(action).is_some_and(Recovery::is_repeatable)
+    }
+
+    /// How the outcome of the named action is found out after a crash; `None` if it does not exist.
+    #[must_use]
+    pub fn recovery(&self, action: &str) -> Option<Recovery> {
         let mut actions = self.actions.iter();
-        actions.any(|it| it.name == action && it.is_idempotent)
+        let action = actions.find(|it| it.name == action)?;
+        Some(action.recovery)
     }
 }
 
@@ -45,13 +53,19 @@ pub struct ActionSpec {
     pub arguments: fn() -> Value,
     /// The required arguments.
     pub required: &'static [&'static str],
-    /// True if repeating the action has no further effect.
-    pub is_idempotent: bool,
+    /// How its outcome is found out after a crash.
+    pub recovery: Recovery,
     /// Plans the requests to the connector.
     pub plan: fn(&ActionCall<'_>) -> Result<ActionPlan, PlanError>,
 }
 
 impl ActionSpec {
+    /// True if repeating the action has no further effect.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.recovery.is_repeatable()
+    }
+
     /// True if the action sends the file at [`PATH_ARGUMENT`].
     #[must_use]
     pub fn sends_file(&self) -> bool {

@@ -7,6 +7,7 @@ use super::action::{
     ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
     name_of,
 };
+use super::recovery::Recovery;
 use super::split::Measure;
 use super::text::{check_length, parts};
 use super::{DOWNLOAD_BYTES_MAX, path_schema};
@@ -15,6 +16,9 @@ use crate::limits::MAX_INPUT_BYTES;
 
 /// Longest text of a message on Discord, in UTF-16 units.
 const TEXT_UNITS_MAX: usize = 2_000;
+
+/// Time for which Discord certainly remembers a nonce, in milliseconds; it says "a few minutes".
+const DISCORD_NONCE_VALID_MS: u64 = 2 * 60 * 1_000;
 
 /// The `discord` tool.
 pub const DISCORD: ServiceSpec = ServiceSpec {
@@ -32,7 +36,10 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["text"],
-            is_idempotent: false,
+            recovery: Recovery::Key {
+                name: "nonce",
+                valid_ms: DISCORD_NONCE_VALID_MS,
+            },
             plan: send,
         },
         ActionSpec {
@@ -46,7 +53,10 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[PATH_ARGUMENT],
-            is_idempotent: false,
+            recovery: Recovery::Key {
+                name: "nonce",
+                valid_ms: DISCORD_NONCE_VALID_MS,
+            },
             plan: send_file,
         },
         ActionSpec {
@@ -59,7 +69,7 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["url", PATH_ARGUMENT],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: download,
         },
         ActionSpec {
@@ -67,7 +77,7 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
             description: "Gives a message that `send` wrote another text.",
             arguments: || json!({"message": own_schema(), "text": text_schema(), "channel": channel_schema()}),
             required: &["message", "text"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -75,7 +85,9 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
             required: &["message"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "the service says of a deleted message that it does not exist, whoever deleted it",
+            ),
             plan: delete,
         },
         ActionSpec {
@@ -89,7 +101,7 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["emoji", "message"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: react,
         },
     ],

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::action::{
     ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
 };
+use super::recovery::Recovery;
 use super::{DOWNLOAD_BYTES_MAX, path_schema};
 use crate::JsonObject;
 use crate::limits::MAX_INPUT_BYTES;
@@ -30,7 +31,7 @@ pub const EMAIL: ServiceSpec = ServiceSpec {
             description: "Sends an e-mail and returns its Message-ID. Without `to`, it answers the message of this turn in its thread.",
             arguments: || json!({"text": text_schema(), "to": to_schema(), "subject": subject_schema()}),
             required: &["text"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown("SMTP has no request that finds a message that was sent"),
             plan: send,
         },
         ActionSpec {
@@ -43,7 +44,7 @@ pub const EMAIL: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[PATH_ARGUMENT],
-            is_idempotent: false,
+            recovery: Recovery::Unknown("SMTP has no request that finds a message that was sent"),
             plan: send_file,
         },
         ActionSpec {
@@ -56,7 +57,7 @@ pub const EMAIL: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["file", PATH_ARGUMENT],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: download,
         },
     ],

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
+use super::recovery::Recovery;
 
 /// Longest comment on GitHub, in characters, minus the marker that goondan appends.
 const BODY_CHARS_MAX: usize = 65_000;
@@ -23,7 +24,7 @@ pub const GITHUB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["body"],
-            is_idempotent: false,
+            recovery: Recovery::LookBack("the comments of the issue, by an invisible marker"),
             plan: comment,
         },
         ActionSpec {
@@ -36,7 +37,7 @@ pub const GITHUB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["comment", "body"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -50,7 +51,7 @@ pub const GITHUB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["content"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: react,
         },
     ],
@@ -72,6 +73,9 @@ pub enum GitHub {
         number: u64,
         /// The comment, in Markdown.
         body: String,
+        /// Identifies the comment if the action is repeated; empty for none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        mark: String,
     },
     /// Edits a comment.
     Edit {
@@ -178,6 +182,7 @@ fn comment(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         repository,
         number: args.number.or_else(said).ok_or_else(|| missing("number"))?,
         body: args.body,
+        mark: format!("{}/0", call.call_id),
     })
 }
 

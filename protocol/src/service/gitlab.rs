@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
+use super::recovery::Recovery;
 
 /// Longest comment or description, in characters. GitLab accepts a million; a person reads less.
 const BODY_CHARS_MAX: usize = 65_000;
@@ -28,7 +29,9 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["body"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "GitLab takes no key for a comment, and its comments are not searched",
+            ),
             plan: comment,
         },
         ActionSpec {
@@ -41,7 +44,9 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["title"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "GitLab takes no key for an issue, and its issues are not searched",
+            ),
             plan: open_issue,
         },
         ActionSpec {
@@ -57,7 +62,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -65,7 +70,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
             description: "Reads an issue or a merge request: its title, description, state, people, labels and branches.",
             arguments: || json!({"project": project_schema(), "reference": reference_schema()}),
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: read,
         },
         ActionSpec {
@@ -73,7 +78,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
             description: "Reads the latest comments on an issue or a merge request, the oldest first. Older ones are on the next page.",
             arguments: || json!({"page": page_schema(), "project": project_schema(), "reference": reference_schema()}),
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: comments,
         },
         ActionSpec {
@@ -81,7 +86,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
             description: "Reads the changed files of a merge request.",
             arguments: || json!({"page": page_schema(), "project": project_schema(), "reference": reference_schema()}),
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: diff,
         },
         ActionSpec {
@@ -98,7 +103,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["state"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: set_status,
         },
         ActionSpec {
@@ -113,7 +118,7 @@ pub const GITLAB: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["source", "title"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: open_merge_request,
         },
     ],

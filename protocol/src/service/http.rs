@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Error, Value, json};
 
 use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
+use super::recovery::Recovery;
 use crate::limits::MAX_INPUT_BYTES;
 
 /// Default request timeout, in milliseconds.
@@ -34,7 +35,7 @@ pub const HTTP: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["url"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: get,
         },
         ActionSpec {
@@ -50,7 +51,9 @@ pub const HTTP: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["url"],
-            is_idempotent: false,
+            recovery: Recovery::LookBack(
+                "as the settings `idempotencyKey` and `lookBack` of the Connection say",
+            ),
             plan: change,
         },
     ],
@@ -84,6 +87,9 @@ pub enum Http {
         whole: bool,
         /// The timeout, in milliseconds.
         timeout_ms: u64,
+        /// Identifies the request if the action is repeated; empty for none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        mark: String,
     },
 }
 
@@ -161,16 +167,17 @@ struct Args {
 fn get(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let args: Args = call.args()?;
     let method = if args.head_only { "HEAD" } else { "GET" };
-    fetch(method.to_owned(), args)
+    fetch(method.to_owned(), args, String::new())
 }
 
 fn change(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let mut args: Args = call.args()?;
     let method = args.method.take();
-    fetch(method.unwrap_or_else(|| "POST".to_owned()), args)
+    let method = method.unwrap_or_else(|| "POST".to_owned());
+    fetch(method, args, format!("{}/0", call.call_id))
 }
 
-fn fetch(method: String, args: Args) -> Result<ActionPlan, PlanError> {
+fn fetch(method: String, args: Args, mark: String) -> Result<ActionPlan, PlanError> {
     let timeout_ms = args.timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS);
     let action = Http::Fetch {
         method,
@@ -180,6 +187,7 @@ fn fetch(method: String, args: Args) -> Result<ActionPlan, PlanError> {
         raw: args.raw,
         whole: false,
         timeout_ms,
+        mark,
     };
     Ok(ActionPlan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
 }

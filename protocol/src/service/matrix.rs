@@ -9,6 +9,7 @@ use super::action::{
 };
 use super::formatted_text::FormattedText;
 use super::html::html;
+use super::recovery::Recovery;
 use super::split::Measure;
 use super::text::{check_count, check_length, parts};
 use super::{DOWNLOAD_BYTES_MAX, path_schema};
@@ -30,6 +31,10 @@ const MESSAGES_DEFAULT: usize = 20;
 /// Value of `format` for a text without markup.
 const PLAIN: &str = "plain";
 
+/// Time for which a homeserver certainly remembers a transaction id, in milliseconds; Synapse keeps
+/// it for half an hour.
+const MATRIX_TRANSACTION_VALID_MS: u64 = 20 * 60 * 1_000;
+
 /// The `matrix` tool.
 pub const MATRIX: ServiceSpec = ServiceSpec {
     tool: "matrix",
@@ -47,7 +52,10 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["text"],
-            is_idempotent: false,
+            recovery: Recovery::Key {
+                name: "transaction id",
+                valid_ms: MATRIX_TRANSACTION_VALID_MS,
+            },
             plan: send,
         },
         ActionSpec {
@@ -61,7 +69,10 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[PATH_ARGUMENT],
-            is_idempotent: false,
+            recovery: Recovery::Key {
+                name: "transaction id",
+                valid_ms: MATRIX_TRANSACTION_VALID_MS,
+            },
             plan: send_file,
         },
         ActionSpec {
@@ -74,7 +85,7 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["file", PATH_ARGUMENT],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: download,
         },
         ActionSpec {
@@ -87,7 +98,7 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["message", "text"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -95,7 +106,10 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
             description: "Takes a message or a reaction back.",
             arguments: || json!({"message": own_schema(), "room": room_schema()}),
             required: &["message"],
-            is_idempotent: false,
+            recovery: Recovery::Key {
+                name: "transaction id",
+                valid_ms: MATRIX_TRANSACTION_VALID_MS,
+            },
             plan: delete,
         },
         ActionSpec {
@@ -108,7 +122,7 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["emoji"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: react,
         },
         ActionSpec {
@@ -116,7 +130,7 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
             description: "Shows for ten seconds that the account is writing.",
             arguments: || json!({"room": room_schema()}),
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: typing,
         },
         ActionSpec {
@@ -130,7 +144,7 @@ pub const MATRIX: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: read,
         },
     ],

@@ -60,6 +60,10 @@ pub struct McpTool {
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
+    /// True if the server says that it changes nothing, or that repeating it has no further effect
+    /// (`readOnlyHint`, `idempotentHint`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
 }
 
 /// Result of a server's tool.

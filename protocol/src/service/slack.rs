@@ -8,6 +8,7 @@ use super::action::{
     name_of,
 };
 use super::formatted_text::{FormattedRange, FormattedText};
+use super::recovery::Recovery;
 use super::split::Measure;
 use super::text::{check_count, check_length, parts};
 use super::{DOWNLOAD_BYTES_MAX, path_schema};
@@ -50,7 +51,9 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["text"],
-            is_idempotent: false,
+            recovery: Recovery::LookBack(
+                "the channel's or thread's latest messages, by their metadata",
+            ),
             plan: send,
         },
         ActionSpec {
@@ -64,7 +67,9 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[PATH_ARGUMENT],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "Slack takes no key for a file, and keeps no metadata with it",
+            ),
             plan: send_file,
         },
         ActionSpec {
@@ -77,7 +82,7 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["url", PATH_ARGUMENT],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: download,
         },
         ActionSpec {
@@ -90,7 +95,7 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["message", "text"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -98,7 +103,9 @@ pub const SLACK: ServiceSpec = ServiceSpec {
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
             required: &["message"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "the service says of a deleted message that it does not exist, whoever deleted it",
+            ),
             plan: delete,
         },
         ActionSpec {
@@ -112,7 +119,7 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["emoji"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: react,
         },
         ActionSpec {
@@ -126,7 +133,7 @@ pub const SLACK: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: read,
         },
     ],
@@ -159,6 +166,9 @@ pub enum Slack {
         /// `{channel, ts, text}` as Slack has them, not the `ts`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         older: Option<OlderSlackParameters>,
+        /// Identifies the message if the action is repeated; empty for none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        mark: String,
     },
     /// Edits a message of the app.
     Edit {
@@ -437,13 +447,14 @@ fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let thread = thread_of(call, args.thread, is_home);
     let parts = args.format.parts(&args.text)?;
     let place = json!({"channel": channel, "thread": thread});
-    ActionPlan::messages_of(&parts, place, |_, part| Slack::Send {
+    ActionPlan::messages_of(&parts, place, |number, part| Slack::Send {
         channel: channel.clone(),
         text: part.text.clone(),
         format: args.format,
         ranges: part.ranges.clone(),
         thread: thread.clone(),
         older: None,
+        mark: format!("{}/{number}", call.call_id),
     })
 }
 

@@ -7,6 +7,7 @@ use super::action::{
     ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
 };
 use super::formatted_text::{FormattedRange, FormattedText};
+use super::recovery::Recovery;
 use super::split::Measure;
 use super::text::{check_count, check_length, parts};
 use super::{DOWNLOAD_BYTES_MAX, path_schema};
@@ -44,7 +45,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["text"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown("the Bot API takes no key and cannot list what a bot sent"),
             plan: send,
         },
         ActionSpec {
@@ -59,7 +60,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
                 })
             },
             required: &[PATH_ARGUMENT],
-            is_idempotent: false,
+            recovery: Recovery::Unknown("the Bot API takes no key and cannot list what a bot sent"),
             plan: send_file,
         },
         ActionSpec {
@@ -72,7 +73,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["file", PATH_ARGUMENT],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: download,
         },
         ActionSpec {
@@ -85,7 +86,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["message", "text"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: edit,
         },
         ActionSpec {
@@ -93,7 +94,9 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "chat": chat_schema()}),
             required: &["message"],
-            is_idempotent: false,
+            recovery: Recovery::Unknown(
+                "the service says of a deleted message that it does not exist, whoever deleted it",
+            ),
             plan: delete,
         },
         ActionSpec {
@@ -106,7 +109,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
                 })
             },
             required: &["emoji"],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: react,
         },
         ActionSpec {
@@ -114,7 +117,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
             description: "Shows for five seconds that the bot is writing.",
             arguments: || json!({"chat": chat_schema(), "thread": thread_schema()}),
             required: &[],
-            is_idempotent: true,
+            recovery: Recovery::Repeatable,
             plan: typing,
         },
     ],

@@ -92,6 +92,7 @@ fn hand_on(frame: &[u8], number: u64) -> Result<Vec<u8>, Box<dyn Error>> {
         method: call.method,
         params: call.params,
         deadline_ms: call.deadline_ms,
+        again_since: None,
     };
     let mut head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
     head.trace = envelope.trace;
@@ -112,6 +113,8 @@ fn call() -> Result<Vec<u8>, Box<dyn Error>> {
             deadline_ms: 60_000,
             pieces: false,
             idempotent: true,
+            recoverable: false,
+            again_since: None,
             only_if_ready: false,
             place: None,
             record: None,

@@ -144,7 +144,10 @@ fn slack_is_answered_in_the_thread_and_patience_is_kept() {
     assert_eq!(late.body, posted.body);
     let expected =
         json!({"text": "Hello &lt;!channel&gt; &amp; <@U1>", "channel": "C1", "thread_ts": "1.5"});
-    assert_eq!(posted.body, expected);
+    let mut body = posted.body.clone();
+    let metadata = body.as_object_mut().unwrap().remove("metadata").unwrap();
+    assert_eq!(metadata["event_type"], "goondan_message");
+    assert_eq!(body, expected);
     assert!(
         last_result(&messages).contains("\"messages\":[\"9.2\"]"),
         "{messages:?}"

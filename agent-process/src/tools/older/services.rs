@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::javascript::{self, is_space};
 use super::{ExportSpec, export, invalid, outcome};
-use crate::tools::connection_tools::ConnectionRoute;
+use crate::tools::connection_tools::{ConnectionRoute, Repetition};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
@@ -154,7 +154,9 @@ impl RoutedCall {
             method: method.to_owned(),
             params,
         };
-        self.route.run(request, is_repeatable, deadline_ms).await
+        self.route
+            .run(request, Repetition::of(is_repeatable), deadline_ms)
+            .await
     }
 }
 

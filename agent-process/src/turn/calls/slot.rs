@@ -3,6 +3,7 @@
 use goondan_protocol::ids::StepId;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
+use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::ReplyCost;
 
 use crate::middleware::InvocationId;
@@ -22,6 +23,8 @@ pub(super) struct Slot {
     pub(super) needs_person: bool,
     /// True if an earlier process may have begun the call.
     pub(super) may_have_begun: bool,
+    /// Time of the reply that made the call, if an earlier process recorded it.
+    pub(super) asked_at: Option<Timestamp>,
 }
 
 impl Slot {
@@ -33,6 +36,7 @@ impl Slot {
             is_told: false,
             needs_person: false,
             may_have_begun: false,
+            asked_at: None,
         }
     }
 }

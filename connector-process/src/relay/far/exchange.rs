@@ -128,9 +128,9 @@ impl OpenExchanges {
                     frames.to_relay.push(self.up(&piece)?);
                 }
             }
-            ToOrchestrator::CallResult(CallResult { call_id, outcome }) => {
-                if let Some(call_id) = self.calls.remove(&call_id) {
-                    let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+            ToOrchestrator::CallResult(result) => {
+                if let Some(call_id) = self.calls.remove(&result.call_id) {
+                    let result = ToOrchestrator::CallResult(CallResult { call_id, ..result });
                     frames.to_relay.push(self.up(&result)?);
                 }
             }
@@ -345,7 +345,11 @@ impl OpenExchanges {
             let message = format!("the connector {reason}; outcome unknown");
             let error = CallError::new(CallErrorCode::Interrupted, message);
             let outcome = CallOutcome::Error(error.of_unknown_outcome());
-            let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+            let result = ToOrchestrator::CallResult(CallResult {
+                call_id,
+                outcome,
+                looked_back: None,
+            });
             told.push(self.up(&result)?);
         }
         let status = Status {

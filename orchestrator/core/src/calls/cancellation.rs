@@ -103,7 +103,7 @@ impl Calls {
             };
             let had_streamed = std::mem::take(&mut call.has_streamed);
             let target = &call.target;
-            if !call.is_idempotent {
+            if !call.is_idempotent && !call.recovery.is_recoverable() {
                 let message = format!("{target} ended during the call ({how}); outcome unknown");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("check whether the call took effect before you try again");
@@ -114,10 +114,12 @@ impl Calls {
                     format!("{target} ended {times} times during this call, most recently: {how}");
                 let error = CallError::new(CallErrorCode::Interrupted, message)
                     .suggest("run `gdn logs` to see the last output of its process");
+                call.recovery.attempt_lost();
                 self.end_call(fleet, call_id, CallOutcome::Error(error));
             } else {
                 let message = format!("its process ended: {how}");
                 let error = CallError::new(CallErrorCode::Interrupted, message);
+                call.recovery.attempt_lost();
                 self.put_back(call_id, 0);
                 if had_streamed && let Ok(again) = to_raw_value(&ModelPiece::Again) {
                     self.pass_on(fleet, call_id, &again);

@@ -4,6 +4,7 @@ use goondan_protocol::call::{CallError, CallTarget};
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use serde_json::value::RawValue;
 
+use super::recovery::AttemptRecovery;
 use super::{CallState, Calls, OpenCall, Origin};
 use crate::fleet::Fleet;
 use crate::limits::CALL_DEADLINE_MAX_MS;
@@ -47,6 +48,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: false,
             is_idempotent: asked.is_idempotent,
+            recovery: AttemptRecovery::default(),
             only_if_ready: false,
             place: None,
             record: None,

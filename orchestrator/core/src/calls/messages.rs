@@ -91,7 +91,11 @@ pub(super) fn answer_call(
     (process, call_id): (ProcessId, CallId),
     outcome: CallOutcome,
 ) {
-    let result = CallResult { call_id, outcome };
+    let result = CallResult {
+        call_id,
+        outcome,
+        looked_back: None,
+    };
     fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
 }
 

@@ -153,6 +153,7 @@ impl Fleet {
             method: EXPORT.to_owned(),
             params,
             deadline_ms: EXPORT_DEADLINE_MS,
+            again_since: None,
         };
         let to = Address::Connector { name: name.clone() };
         self.push(CoreEffect::Send {

@@ -56,6 +56,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
             "event parked because its turn keeps crashing the agent's process",
         ),
         Event::CallUnknown { .. } => (Warn, "tool call interrupted, outcome unknown"),
+        Event::CallClosed { .. } => (Info, "interrupted tool call closed by look-back"),
         Event::CallSettled { .. } => (Info, "tool call resolved by a person"),
         Event::TurnStarted { attempt: 1, .. } => (Info, "turn started"),
         Event::TurnStarted { .. } => (Info, "turn started again"),
@@ -116,6 +117,7 @@ fn audited(event: &Event) -> Option<AuditTarget> {
         Event::EventPaused { .. } => AuditTarget::Instance("eventPaused"),
         Event::EventResumed { .. } => AuditTarget::Instance("eventResumed"),
         Event::EventMoved { .. } => AuditTarget::Instance("eventMoved"),
+        Event::CallClosed { .. } => AuditTarget::Instance("callClosed"),
         Event::BundleChanged { .. } => AuditTarget::Instance("bundleChanged"),
         _ => return None,
     })

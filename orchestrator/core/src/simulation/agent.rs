@@ -207,6 +207,8 @@ impl SimulatedTurn {
             deadline_ms: DEADLINE_MS,
             pieces: seq.is_multiple_of(2),
             idempotent: true,
+            recoverable: false,
+            again_since: None,
             only_if_ready: false,
             place: self.place(),
             record: Some(CallRecord {
@@ -233,6 +235,8 @@ impl SimulatedTurn {
             deadline_ms: DEADLINE_MS,
             pieces: false,
             idempotent: false,
+            recoverable: false,
+            again_since: None,
             only_if_ready: false,
             place: self.place(),
             record: None,

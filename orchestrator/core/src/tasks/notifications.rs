@@ -64,7 +64,7 @@ impl Delivery {
         Ok(Self {
             requests: plan.requests().to_vec(),
             made: 0,
-            is_repeatable: declared.is_idempotent || plan.is_repeatable(),
+            is_repeatable: declared.is_idempotent() || plan.is_repeatable(),
             deadline_ms: plan.deadline_ms(),
         })
     }

@@ -751,7 +751,11 @@ impl World {
     /// The connection has done what it was asked last, or has not.
     pub(super) fn called(&mut self, outcome: CallOutcome) {
         let call_id = self.calls.last().unwrap().call_id;
-        let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+        let result = ToOrchestrator::CallResult(CallResult {
+            call_id,
+            outcome,
+            looked_back: None,
+        });
         self.say(self.connector.unwrap(), result);
         self.settle();
     }

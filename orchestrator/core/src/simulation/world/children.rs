@@ -325,7 +325,11 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
         after_ms += rng.u64(0..1_500);
     }
     after_ms += rng.u64(0..500);
-    let result = ToOrchestrator::CallResult(CallResult { call_id, outcome });
+    let result = ToOrchestrator::CallResult(CallResult {
+        call_id,
+        outcome,
+        looked_back: None,
+    });
     acts.push(Act::SayLater(after_ms, result));
     acts
 }
