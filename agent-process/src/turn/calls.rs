@@ -52,9 +52,8 @@ impl Calls {
     }
 
     /// Creates the calls of a recorded reply. A call without a result may or may not have run, so
-    /// it is run again only if that is harmless, or if its
-    /// connector finds out first whether it took effect. For a call that needs a person, the orchestrator
-    /// tracks whether it has begun.
+    /// it is run again only if that is harmless, or if its connector finds out first whether it took
+    /// effect. For a call that needs a person, the orchestrator tracks whether it has begun.
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
         step_id: StepId,

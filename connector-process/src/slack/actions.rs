@@ -122,16 +122,18 @@ impl ServiceApi for Api {
         let (method, params) = to_history(channel, thread.as_deref(), since);
         let key = key_of(mark);
         let mut cursor = None;
+        let mut sight = MetadataSight::default();
         for _ in 0..LOOK_BACK_PAGES_MAX {
             let page = self.look_up(method, &params, cursor.as_deref()).await?;
             if let Some(ts) = marked_message(&page, &key) {
                 return Ok(Evidence::Found(json!(ts)));
             }
+            sight.add(&page);
             cursor = text(&page, "/response_metadata/next_cursor")
                 .filter(|cursor| !cursor.is_empty())
                 .map(str::to_owned);
             if cursor.is_none() {
-                return Ok(Evidence::Absent);
+                return Ok(sight.absence());
             }
         }
         let most = LOOK_BACK_PAGES_MAX * THREAD_PAGE_MESSAGES;
@@ -377,6 +379,36 @@ fn marked_message<'p>(page: &'p Value, key: &str) -> Option<&'p str> {
             && text(message, "/metadata/event_payload/key") == Some(key)
     };
     text(messages.iter().find(is_marked)?, "/ts")
+}
+
+/// Whether the service shows metadata to this app at all. A message that is there without it must not
+/// count as absent.
+#[derive(Debug, Default)]
+struct MetadataSight {
+    /// True if a message came with metadata.
+    is_shown: bool,
+    /// True if a message of an app came without.
+    may_be_hidden: bool,
+}
+
+impl MetadataSight {
+    fn add(&mut self, page: &Value) {
+        let messages = page.get("messages").and_then(Value::as_array);
+        for message in messages.into_iter().flatten() {
+            let has_metadata = message.get("metadata").is_some_and(Value::is_object);
+            self.is_shown |= has_metadata;
+            self.may_be_hidden |= !has_metadata && message.get("bot_id").is_some();
+        }
+    }
+
+    /// What it means that no message has the key.
+    fn absence(&self) -> Evidence {
+        if self.may_be_hidden && !self.is_shown {
+            let reason = "messages of apps were listed without their metadata";
+            return Evidence::Unclear(reason.to_owned());
+        }
+        Evidence::Absent
+    }
 }
 
 fn channel_of(action: &Action) -> &str {
@@ -696,6 +728,17 @@ mod tests {
         assert_eq!(marked_message(&page, &key), Some("1.3"));
         assert_eq!(marked_message(&page, &key_of("t.1:c0/1")), None);
         assert_eq!(marked_message(&json!({}), &key), None);
+        let absence = |messages: Value| {
+            let mut sight = MetadataSight::default();
+            sight.add(&json!({ "messages": messages }));
+            sight.absence()
+        };
+        let hidden = json!({"ts": "1.1", "bot_id": "B1"});
+        let shown = json!({"ts": "1.2", "bot_id": "B1", "metadata": {"event_type": "other"}});
+        assert_eq!(absence(json!([])), Evidence::Absent);
+        assert_eq!(absence(json!([{"ts": "1.0", "user": "U1"}])), Evidence::Absent);
+        assert_eq!(absence(json!([hidden, shown])), Evidence::Absent);
+        assert!(matches!(absence(json!([hidden])), Evidence::Unclear(_)));
         let since = Timestamp::from_unix_millis(1_000_000);
         let (method, params) = to_history("C1", Some("1.0"), since);
         assert_eq!(

@@ -130,6 +130,7 @@ impl World {
         let result = CallResult {
             call_id: sent.id,
             outcome,
+            looked_back: None,
         };
         self.calls
             .on_call_result(&mut self.fleet, sent.process, result);
