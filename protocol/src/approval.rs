@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{AgentName, ApprovalId, InstanceKey};
+use crate::time::Timestamp;
 
 /// Treatment of a tool call before it is executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +129,9 @@ pub struct ApprovalShow {
     /// True if the call may be approved there; false if it is too long to show in full. It may
     /// always be denied.
     pub may_approve: bool,
+    /// Time at which the call is denied unless somebody decides; absent if it waits without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_at: Option<Timestamp>,
 }
 
 /// `approval.closed`: a displayed approval is no longer pending.

@@ -57,12 +57,14 @@ fn never(call: &ToolCall) -> ToolOutcome {
     ))
 }
 
-/// Error result, for the model, of a call that a person denied.
-fn denied(reason: Option<&str>) -> ToolOutcome {
-    let reason = reason.map_or_else(
-        || "a person denied it and gave no reason".to_owned(),
-        |reason| format!("a person denied it: {reason}"),
-    );
+/// Error result, for the model, of a call that a person denied, or that nobody decided about in
+/// time.
+fn denied(reason: Option<&str>, timed_out: bool) -> ToolOutcome {
+    let reason = match (timed_out, reason) {
+        (true, _) => "it needs a person's approval, and nobody decided in time".to_owned(),
+        (false, Some(reason)) => format!("a person denied it: {reason}"),
+        (false, None) => "a person denied it and gave no reason".to_owned(),
+    };
     ToolOutcome::error(format!(
         "E_TOOL_DENIED: not carried out: {reason}. Do not try to reach the same in another way without \
          asking"
@@ -106,7 +108,9 @@ async fn ask(
             }
             Ok(())
         }
-        Some(AgentAnswer::Approval { reason, .. }) => Err(denied(reason.as_deref())),
+        Some(AgentAnswer::Approval {
+            reason, timed_out, ..
+        }) => Err(denied(reason.as_deref(), timed_out)),
         Some(AgentAnswer::Refused { code, message }) => {
             Err(ToolOutcome::error(format!("{code}: {message}")))
         }

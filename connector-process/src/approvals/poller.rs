@@ -225,6 +225,7 @@ mod tests {
             input: json!({"command": "ls"}),
             may_have_begun: false,
             may_approve: true,
+            denied_at: None,
         }))
     }
 

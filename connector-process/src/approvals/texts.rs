@@ -23,6 +23,11 @@ pub(super) fn waits(show: &ApprovalShow) -> Message {
     if show.may_have_begun {
         head.push_str(" It may have started already, under an earlier rule.");
     }
+    if let Some(denied_at) = show.denied_at {
+        head.push_str(&format!(
+            " It is denied at {denied_at} unless somebody decides."
+        ));
+    }
     if !may_approve {
         head.push_str(&format!(
             " It is too long to be approved here. To see the full call: gdn inbox approvals {id}"
@@ -193,6 +198,7 @@ mod tests {
             input,
             may_have_begun: false,
             may_approve: true,
+            denied_at: None,
         }
     }
 
@@ -211,6 +217,12 @@ mod tests {
             ..show(json!(1))
         });
         assert!(warned.head.contains("may have started"), "{warned:?}");
+        let limited = waits(&ApprovalShow {
+            denied_at: Some("2026-01-01T01:00:00.000Z".parse().unwrap()),
+            ..show(json!(1))
+        });
+        let expected = " It is denied at 2026-01-01T01:00:00.000Z unless somebody decides.";
+        assert!(limited.head.ends_with(expected), "{limited:?}");
         assert!(warned.body.ends_with("\n  arguments: 1"), "{warned:?}");
     }
 

@@ -175,6 +175,12 @@ fn fields_of(approval: &ApprovalInfo, now: Timestamp) -> Table {
     let age = text::age(approval.asked_at, now);
     let asked = format!("{} ({age} ago)", text::clock(approval.asked_at));
     table.field("Asked", asked);
+    if let Some(denied_at) = approval.denied_at {
+        table.field(
+            "Denied",
+            format!("{} unless decided before", text::clock(denied_at)),
+        );
+    }
     table
 }
 

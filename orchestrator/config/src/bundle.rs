@@ -54,7 +54,9 @@ use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
 use crate::machine::HostMachine;
 use crate::report::{Problem, ProblemReport};
-use crate::{ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolicy};
+use crate::{
+    ApprovalPolicy, ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolicy,
+};
 
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +101,8 @@ pub struct ProjectConfig {
     pub observation: ObservationBounds,
     /// Retention and time limits of tasks.
     pub tasks: TaskPolicy,
+    /// Tool calls that wait for a person.
+    pub approvals: ApprovalPolicy,
     /// Rules for changes by agents to their own configuration; `None` if they are not allowed.
     pub changesets: Option<ChangesetPolicy>,
     /// Paths that agents may change by applying proposals of other agents (`PROP-8`).
@@ -234,6 +238,7 @@ impl ProjectConfig {
             lifecycle: membership.policy.lifecycle,
             observation: membership.policy.observation,
             tasks: membership.policy.tasks,
+            approvals: membership.policy.approvals,
             changesets: membership.policy.changesets,
             appliers,
             undecided_permissions,
@@ -341,6 +346,12 @@ fn add_said(bundle: &ProjectConfig, content: &mut Map<String, Value>) {
             json!({"keepMs": keep_ms, "drillMs": drill_ms, "checkpointMs": checkpoint_ms})
         };
         content.insert("tasks".to_owned(), policy);
+    }
+    if let ApprovalPolicy {
+        timeout_ms: Some(timeout_ms),
+    } = bundle.approvals
+    {
+        content.insert("approvals".to_owned(), json!({"timeoutMs": timeout_ms}));
     }
     if let Some(policy) = bundle.changesets {
         let ChangesetPolicy {

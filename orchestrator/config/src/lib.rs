@@ -88,6 +88,7 @@ use goondan_protocol::permissions::Permissions;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::secret::IDENTITY_VAR;
+use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use project_files::ProjectFiles;
@@ -239,6 +240,24 @@ impl Default for TaskPolicy {
             drill_ms: None,
             checkpoint_ms: Some(limits::DEFAULT_TASK_CHECKPOINT_SECONDS * 1_000),
         }
+    }
+}
+
+/// Tool calls that wait for a person (`STEER-3`): `Swarm.spec.policy.approvals`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ApprovalPolicy {
+    /// A call that nobody decided about is denied so long after it was asked about, in
+    /// milliseconds; `None` lets it wait.
+    pub timeout_ms: Option<u64>,
+}
+
+impl ApprovalPolicy {
+    /// Time at which a call asked about at `asked_at` is denied unless somebody decides.
+    #[must_use]
+    pub fn denied_at(self, asked_at: Timestamp) -> Option<Timestamp> {
+        let timeout_ms = i64::try_from(self.timeout_ms?).unwrap_or(i64::MAX);
+        let at = asked_at.as_unix_millis().saturating_add(timeout_ms);
+        Some(Timestamp::from_unix_millis(at))
     }
 }
 

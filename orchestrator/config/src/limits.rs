@@ -126,6 +126,9 @@ pub const DEFAULT_TASK_CHECKPOINT_SECONDS: u64 = 600;
 /// Largest `policy.tasks.checkpointSeconds`: a week.
 pub const MAX_TASK_CHECKPOINT_SECONDS: u64 = 604_800;
 
+/// Largest `policy.approvals.timeoutSeconds`: a year.
+pub const MAX_APPROVAL_TIMEOUT_SECONDS: u64 = 31_536_000;
+
 /// Days for which a task is kept after it ended, if `policy.tasks.keepDays` does not say so (`TASK-10`).
 pub const DEFAULT_TASK_KEEP_DAYS: u64 = 30;
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use goondan_config::{Lifecycle, ProjectConfig, Sources, TaskPolicy};
+use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
@@ -213,6 +213,12 @@ impl Workspace {
             ..TaskPolicy::default()
         };
         bundle.map_or(none, |bundle| bundle.tasks)
+    }
+
+    /// Time limit of its waiting tool calls. While the configuration is unreadable, they wait.
+    pub(crate) fn approval_policy(&self) -> ApprovalPolicy {
+        let bundle = self.bundle.as_ref();
+        bundle.map(|bundle| bundle.approvals).unwrap_or_default()
     }
 
     /// True if the conversation is being deleted.

@@ -208,6 +208,7 @@ impl Core {
         for owner in tick.owners {
             self.on_time(&owner);
         }
+        self.fleet.deny_late_approvals();
         self.calls.on_question_time(&mut self.fleet);
         self.calls.on_call_time(&mut self.fleet);
         if tick.is_for_all {

@@ -415,6 +415,7 @@ mod tests {
             lifecycle: goondan_config::Lifecycle::default(),
             observation: goondan_protocol::observe::ObservationBounds::default(),
             tasks: goondan_config::TaskPolicy::default(),
+            approvals: goondan_config::ApprovalPolicy::default(),
             changesets: None,
             undecided_permissions: Vec::new(),
             appliers: BTreeMap::new(),

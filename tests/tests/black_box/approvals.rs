@@ -165,6 +165,20 @@ fn steer_3_a_denied_call_does_not_run_and_the_model_reads_why() {
     assert!(forbidden.contains("E_TOOL_DENIED"), "{forbidden}");
     assert_eq!(runs_of(&home, "z"), 0);
     assert!(waiting(&home).is_empty());
+    // With a time limit, a call that waits already counts from its request.
+    let (sending, id) = self::sent(&home, "a", "run late");
+    let policy = "  policy:\n    approvals: {timeoutSeconds: 1}\n";
+    let limited = project().replacen("  policy:\n", policy, 1);
+    home.write("project/goondan.yaml", &home.filled_in(&limited));
+    home.gdn(&["reload"]).exits(0);
+    let sent = sending.wait().exits(0);
+    for part in ["E_TOOL_DENIED", "nobody decided in time"] {
+        assert!(sent.stdout.contains(part), "{sent:?}");
+    }
+    assert_eq!(runs_of(&home, "late"), 0);
+    home.gdn(&["approve", &id]).exits(5);
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert_eq!(audit.matches(r#""by":"timeout""#).count(), 1, "{audit}");
 }
 
 #[test]

@@ -254,9 +254,12 @@ impl Reader<'_> {
             conversation: Some(info.instance_key),
             from: Some(info.agent_name.to_string()),
             since: Some(info.asked_at),
-            until: None,
+            until: info.denied_at,
             subject: format!("{} {}", info.tool_name, info.summary),
-            default: "the call waits",
+            default: match info.denied_at {
+                Some(_) => "the call is denied",
+                None => "the call waits",
+            },
             target: Target::Approval(info.approval_id),
             workspace_id: info.workspace_id,
         };

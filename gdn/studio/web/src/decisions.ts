@@ -112,9 +112,10 @@ function argumentsView(input: unknown, toolName: string): TemplateResult {
 }
 
 function approvalView({ approval, input }: ApprovalWithInput, decider: Decider, item: Item): TemplateResult {
-  const { agentName, instanceKey, askedAt } = approval;
+  const { agentName, instanceKey, askedAt, deniedAt } = approval;
   const who = html`${oneLine(agentName)} in ${view.conversationLink(instanceKey, item.workspaceId)}, written by a model`;
-  return itemFrame(item, { who, since: askedAt, otherwise: 'the turn keeps waiting' },
+  const otherwise = deniedAt === undefined ? 'the turn keeps waiting' : html`it is denied at ${view.timeView(deniedAt)}`;
+  return itemFrame(item, { who, since: askedAt, otherwise },
     html`${approval.mayHaveBegun === true ? html`<p class="warn">A process that ended may have started this call already.</p>` : nothing}
       ${input === undefined ? html`<p><code>${oneLine(approval.summary)}</code></p>` : argumentsView(input, approval.toolName)}
       ${approvalButtons(approval, decider)}`);

@@ -191,6 +191,8 @@ export interface Approval {
   summary: string;
   askedAt: Time;
   mayHaveBegun?: boolean;
+  /** Time at which it is denied unless somebody decides. */
+  deniedAt?: Time;
 }
 
 /** A question to a person. */

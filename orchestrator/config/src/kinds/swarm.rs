@@ -15,14 +15,15 @@ use crate::fields::{Fields, LocatedValue};
 use crate::kind::ResourceKind;
 use crate::limits::{
     DAY_MS, DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, DEFAULT_TASK_CHECKPOINT_SECONDS,
-    DEFAULT_TASK_KEEP_DAYS, HOUR_MS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
-    MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB, MAX_STEPS_PER_TURN,
-    MAX_TASK_CHECKPOINT_SECONDS, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS, MAX_TTL_SECONDS,
+    DEFAULT_TASK_KEEP_DAYS, HOUR_MS, MAX_APPROVAL_TIMEOUT_SECONDS, MAX_GC_GRACE_SECONDS,
+    MAX_GRACE_PERIOD_SECONDS, MAX_IDLE_SECONDS, MAX_OBSERVATION_DAYS, MAX_OBSERVATION_MIB,
+    MAX_STEPS_PER_TURN, MAX_TASK_CHECKPOINT_SECONDS, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS,
+    MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
 use crate::report::ProblemReport;
 use crate::shape::{Field, FieldDefault, FieldType, Shape};
-use crate::{ChangesetPolicy, Lifecycle, TaskPolicy};
+use crate::{ApprovalPolicy, ChangesetPolicy, Lifecycle, TaskPolicy};
 
 /// Bytes of a MiB.
 const BYTES_PER_MIB: u64 = 1024 * 1024;
@@ -109,6 +110,11 @@ static POLICY_SHAPE: Shape = Shape::of(
             FieldType::Mapping(&TASKS),
             "Retention, drills and checkpoints of command-line agents' tasks.",
         ),
+        Field::optional(
+            "approvals",
+            FieldType::Mapping(&APPROVALS),
+            "Tool calls that wait for a person.",
+        ),
         changesets::OF_SWARM,
         proposals::OF_SWARM,
         budgets::OF_SWARM,
@@ -160,6 +166,17 @@ static TASKS: Shape = Shape::of(
         )
         .or(FieldDefault::Number(DEFAULT_TASK_CHECKPOINT_SECONDS)),
     ],
+);
+
+static APPROVALS: Shape = Shape::of(
+    "Approvals",
+    "Tool calls that wait for a person.",
+    &[Field::optional(
+        "timeoutSeconds",
+        FieldType::Number(1, MAX_APPROVAL_TIMEOUT_SECONDS),
+        "Time after which a call that nobody decided about is denied.",
+    )
+    .or(FieldDefault::Meaning("never"))],
 );
 
 static LOOP_BREAKER: Shape = Shape::of(
@@ -237,6 +254,7 @@ pub(crate) struct Policy {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) observation: ObservationBounds,
     pub(crate) tasks: TaskPolicy,
+    pub(crate) approvals: ApprovalPolicy,
     pub(crate) changesets: Option<ChangesetPolicy>,
     /// Agents that may apply proposals.
     pub(crate) appliers: Vec<proposals::ApplyRuleSpec>,
@@ -252,6 +270,7 @@ impl Default for Policy {
             lifecycle: Lifecycle::default(),
             observation: ObservationBounds::default(),
             tasks: TaskPolicy::default(),
+            approvals: ApprovalPolicy::default(),
             changesets: None,
             appliers: Vec::new(),
             sandbox: sandbox::SandboxSpec::default(),
@@ -338,6 +357,11 @@ fn read_policy(
             checkpoint_ms: often("checkpointSeconds", 1_000).unwrap_or(default.checkpoint_ms),
         };
         tasks.close();
+    }
+    if let Some(mut approvals) = fields.nested("approvals", report) {
+        let seconds = approvals.number("timeoutSeconds", report);
+        policy.approvals.timeout_ms = seconds.map(|seconds| seconds.saturating_mul(1_000));
+        approvals.close();
     }
     policy.changesets = changesets::read(&mut fields, report);
     policy.appliers = proposals::read(&mut fields, report);

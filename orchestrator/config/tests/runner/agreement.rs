@@ -220,6 +220,7 @@ fn corpus() -> Vec<Value> {
                     "shutdown": {"gracePeriodSeconds": 1},
                     "observation": {"maxMiB": 1, "maxDays": 1},
                     "tasks": {"keepDays": 1, "drillHours": 1, "checkpointSeconds": 1},
+                    "approvals": {"timeoutSeconds": 1},
                     "changesets": {"prompts": "approval", "tools": "never", "models": "never"},
                     "proposals": {"apply": [{"agent": "Agent/helper", "paths": ["docs/**"]}]},
                     "sandbox": {"require": "full", "read": ["/usr"], "write": ["/usr"], "network": {"allow": ["example.org"]}},

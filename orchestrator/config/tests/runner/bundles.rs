@@ -1,10 +1,13 @@
 //! Valid projects and their bundles.
 
-use goondan_config::{IngressRule, KeyRule, Lifecycle, ProjectConfig, TaskPolicy, package_name};
+use goondan_config::{
+    ApprovalPolicy, IngressRule, KeyRule, Lifecycle, ProjectConfig, TaskPolicy, package_name,
+};
 use goondan_protocol::definition::ModelProvider;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
 use goondan_protocol::script::Script;
+use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
 use crate::support::{Project, SMALLEST};
@@ -219,6 +222,7 @@ spec:
     lifecycle: {ttlSeconds: 60, gcGraceSeconds: 0, idleSeconds: 5}
     observation: {maxMiB: 3, maxDays: 4}
     tasks: {keepDays: 0, drillHours: 2, checkpointSeconds: 30}
+    approvals: {timeoutSeconds: 90}
     shutdown: {gracePeriodSeconds: 3}
 ",
     )
@@ -240,6 +244,10 @@ spec:
     assert_eq!((tasks.keep_ms, tasks.drill_ms), (None, Some(7_200_000)));
     assert_eq!(tasks.checkpoint_ms, Some(30_000));
     assert_eq!(TaskPolicy::default().keep_ms, Some(30 * 86_400_000));
+    let asked_at = Timestamp::from_unix_millis(1_000);
+    let denied_at = bundle.approvals.denied_at(asked_at);
+    assert_eq!(denied_at, Some(Timestamp::from_unix_millis(91_000)));
+    assert_eq!(ApprovalPolicy::default().denied_at(asked_at), None);
     let observation = bundle.observation;
     assert_eq!((observation.bytes, observation.days), (3 << 20, 4));
     assert!(

@@ -548,6 +548,8 @@ fn project_needs_exactly_one_entry_agent() {
         "tasks: {keepDays: 36501}",
         "tasks: {drillHours: 8761}",
         "tasks: {checkpointSeconds: 604801}",
+        "approvals: {timeoutSeconds: 0}",
+        "approvals: {timeoutSeconds: 31536001}",
     ] {
         let problem = only_problem_with(&swarm(&format!(
             "entryAgent: Agent/helper, policy: {{{policy}}}"

@@ -314,6 +314,7 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.tasks.keepDays",
             "policy.tasks.drillHours",
             "policy.tasks.checkpointSeconds",
+            "policy.approvals.timeoutSeconds",
             "policy.changesets",
             "policy.proposals.apply",
             "policy.sandbox.require",

@@ -11,7 +11,7 @@
 //!   notified that the call may have begun.
 //! * An approval is not delivered to a process that was told to stop. The next process executes the
 //!   call.
-//! * Pending approvals end with their turn.
+//! * Pending approvals end with their turn, or are denied when the workspace's time limit is over.
 //!
 //! `pending` holds the recorded state, `decisions` handles decisions, `list` answers clients.
 
@@ -32,6 +32,7 @@ use goondan_store::writer::operation::NoteApproval;
 
 pub(super) use self::decisions::AuthorizedDecision;
 pub(crate) use self::decisions::DecisionRequester;
+use self::decisions::is_timeout;
 pub(crate) use self::pending::Approvals;
 use self::pending::OpenApproval;
 use super::Fleet;
@@ -159,6 +160,7 @@ impl Fleet {
                 is_deciding: false,
                 is_handing: false,
                 is_told: false,
+                deny_from_ms: 0,
             });
         }
         self.observe_approval(&at, &id, Kind::ApprovalAsked, None);
@@ -207,6 +209,7 @@ impl Fleet {
         open.requester = None;
         let answer = AgentAnswer::Approval {
             decision: decided.decision,
+            timed_out: is_timeout(&decided),
             reason: decided.reason,
             has_begun,
         };

@@ -167,12 +167,14 @@ impl Fleet {
         let Some(process) = showing.process else {
             return;
         };
+        let policy = workspace.approval_policy();
         let mut waiting = Vec::new();
         for (key, entry) in &workspace.conversations {
             if chat.has_agent(entry.agent().as_str()) {
                 let is_new =
                     |it: &ApprovalId| !showing.shown.contains(it) && !showing.sought.contains(it);
-                waiting.extend(entry.approvals().to_show(key, entry.agent(), is_new));
+                let whose = (key, entry.agent());
+                waiting.extend(entry.approvals().to_show(whose, policy, is_new));
             }
         }
         // Longest waiting first.

@@ -152,6 +152,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> ProjectConfig 
         lifecycle: goondan_config::Lifecycle::default(),
         observation: goondan_protocol::observe::ObservationBounds::default(),
         tasks: goondan_config::TaskPolicy::default(),
+        approvals: goondan_config::ApprovalPolicy::default(),
         changesets: None,
         undecided_permissions: Vec::new(),
         appliers: BTreeMap::new(),

@@ -175,6 +175,7 @@ fn bundle() -> ProjectConfig {
         grace_period_ms: 1_000,
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
+        approvals: goondan_config::ApprovalPolicy::default(),
         changesets: None,
         undecided_permissions: Vec::new(),
         appliers: BTreeMap::new(),

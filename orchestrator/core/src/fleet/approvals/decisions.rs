@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::fleet::Fleet;
 use crate::jobs::continuation;
+use crate::limits::DENY_AGAIN_MS;
 use crate::refusals::control_error;
 use crate::{Peer, ProcessId, RequestToken};
 
@@ -25,7 +26,13 @@ pub(crate) enum DecisionRequester {
         process: ProcessId,
         request_id: Option<u64>,
     },
+    /// Nobody: the time to decide is over.
+    Timeout,
 }
+
+/// The decider of calls that nobody decided about in time. Other deciders have a user's id after a
+/// colon.
+const TIMEOUT: &str = "timeout";
 
 /// An authorized decision on a pending approval.
 #[derive(Debug)]
@@ -57,9 +64,17 @@ fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> Contro
         .suggest("list waiting tool calls: `gdn inbox approvals`")
 }
 
+/// True if nobody made this decision in time, so that the configuration made it.
+pub(super) fn is_timeout(decided: &CallDecision) -> bool {
+    decided.by.as_deref() == Some(TIMEOUT)
+}
+
 /// Description of a decision for display.
 fn in_words(decided: &CallDecision) -> String {
     let how = decided.decision.as_str();
+    if is_timeout(decided) {
+        return format!("{how}: nobody decided in time");
+    }
     let by = decided.by.as_deref().unwrap_or("a person");
     match &decided.reason {
         Some(reason) => format!("{how} by {by}: {reason}"),
@@ -115,6 +130,36 @@ impl Fleet {
         };
         self.note_decision(&at, chosen, DecisionRequester::Client(token), peer.pid);
         Ok(())
+    }
+
+    /// Denies the calls that nobody decided about in time (`Swarm.spec.policy.approvals`). A
+    /// person's decision that is being recorded comes first.
+    pub(crate) fn deny_late_approvals(&mut self) {
+        let now = self.cx.now();
+        let mut late = Vec::new();
+        for (id, workspace) in &self.workspaces {
+            let policy = workspace.approval_policy();
+            if policy.timeout_ms.is_none() {
+                continue;
+            }
+            for (key, entry) in &workspace.conversations {
+                let at = || InstanceRef {
+                    workspace_id: id.clone(),
+                    instance_key: key.clone(),
+                };
+                let of_it = entry.approvals().late(policy, now).into_iter();
+                late.extend(of_it.map(|approval_id| (at(), approval_id)));
+            }
+        }
+        for (at, approval_id) in late {
+            let chosen = AuthorizedDecision {
+                approval_id,
+                decision: ApprovalDecision::Denied,
+                reason: None,
+                by: Some(TIMEOUT.to_owned()),
+            };
+            self.note_decision(&at, chosen, DecisionRequester::Timeout, None);
+        }
     }
 
     /// Records a decision, unless the call was decided or a decision is being recorded.
@@ -182,11 +227,13 @@ impl Fleet {
             decided,
         } = deciding;
         let id = decided.approval_id.clone();
+        let mono_ms = self.cx.now().mono_ms;
         let entry = self.conversation_mut(&at);
         let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
         if let Some(open) = open {
             open.is_deciding = false;
             open.known.decided = result.is_ok().then(|| decided.clone());
+            open.deny_from_ms = mono_ms.saturating_add(DENY_AGAIN_MS);
         }
         match result {
             Ok(()) => {}
@@ -222,6 +269,7 @@ impl Fleet {
                 let verdict = ApprovalVerdict::Decided { decision };
                 self.answer_press(process, request_id, verdict);
             }
+            DecisionRequester::Timeout => {}
         }
         self.go_on_with_approval(&at, &id);
     }
@@ -241,6 +289,8 @@ impl Fleet {
                 };
                 self.answer_press(process, request_id, verdict);
             }
+            // It is tried again after [`DENY_AGAIN_MS`] while the call waits.
+            DecisionRequester::Timeout => {}
         }
     }
 

@@ -26,19 +26,20 @@ impl Fleet {
                     continue;
                 }
                 let waiting = entry.approvals().0.iter().filter(|open| open.waits());
-                places.extend(waiting.map(|open| (open.place(id), key, entry, open)));
+                let policy = workspace.approval_policy();
+                places.extend(waiting.map(|open| (open.place(id), key, entry, open, policy)));
             }
         }
         if let Some(after) = &list.after {
             places.retain(|(place, ..)| after < place);
         }
         places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        let infos = places.into_iter().map(|(place, key, entry, open)| {
+        let infos = places.into_iter().map(|(place, key, entry, open, policy)| {
             let at = InstanceRef {
                 workspace_id: place.workspace_id,
                 instance_key: key.clone(),
             };
-            open.info(&at, entry.agent())
+            open.info(&at, entry.agent(), policy)
         });
         let page = list.page_of(infos);
         self.respond(token, &page);
@@ -55,7 +56,7 @@ impl Fleet {
                     instance_key: key.clone(),
                 };
                 Some(ApprovalDetail {
-                    approval: open.info(&at, entry.agent()),
+                    approval: open.info(&at, entry.agent(), workspace.approval_policy()),
                     input: open.known.call.input.clone(),
                 })
             });

@@ -1,5 +1,6 @@
 //! Recorded approvals of a conversation's open turn.
 
+use goondan_config::ApprovalPolicy;
 use goondan_protocol::approval::ApprovalShow;
 use goondan_protocol::control::{ApprovalInfo, ApprovalPlace};
 use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
@@ -8,6 +9,7 @@ use goondan_protocol::observe::detail_of;
 use goondan_protocol::time::Timestamp;
 use goondan_store::instance::{Approval, ApprovalRequest, InstanceState};
 
+use crate::ClockTime;
 use crate::fleet::agent_replies::pending_replies::Requester;
 
 /// A call that needs approval.
@@ -23,6 +25,8 @@ pub(super) struct OpenApproval {
     pub(super) is_handing: bool,
     /// A process has received the approval.
     pub(super) is_told: bool,
+    /// Earliest time, on the monotonic clock, to deny it because nobody decided in time.
+    pub(super) deny_from_ms: u64,
 }
 
 impl OpenApproval {
@@ -45,7 +49,12 @@ impl OpenApproval {
     }
 
     /// The approval as clients see it.
-    pub(super) fn info(&self, at: &InstanceRef, agent: &AgentName) -> ApprovalInfo {
+    pub(super) fn info(
+        &self,
+        at: &InstanceRef,
+        agent: &AgentName,
+        policy: ApprovalPolicy,
+    ) -> ApprovalInfo {
         let call = &self.known.call;
         ApprovalInfo {
             workspace_id: at.workspace_id.clone(),
@@ -59,6 +68,7 @@ impl OpenApproval {
             summary: detail_of(&call.input.to_string()),
             may_have_begun: call.may_have_begun,
             asked_at: call.at,
+            denied_at: policy.denied_at(call.at),
         }
     }
 }
@@ -81,13 +91,13 @@ impl Approvals {
     /// request.
     pub(in crate::fleet) fn to_show(
         &self,
-        key: &InstanceKey,
-        agent: &AgentName,
+        (key, agent): (&InstanceKey, &AgentName),
+        policy: ApprovalPolicy,
         wanted: impl Fn(&ApprovalId) -> bool,
     ) -> impl Iterator<Item = (Timestamp, ApprovalShow)> {
         let waiting = self.0.iter().filter(|open| open.waits());
         let wanted = waiting.filter(move |open| wanted(&open.known.call.approval_id));
-        wanted.map(|open| {
+        wanted.map(move |open| {
             let call = &open.known.call;
             let show = ApprovalShow {
                 approval_id: call.approval_id.clone(),
@@ -97,9 +107,24 @@ impl Approvals {
                 input: call.input.clone(),
                 may_have_begun: call.may_have_begun,
                 may_approve: open.fits_message(),
+                denied_at: policy.denied_at(call.at),
             };
             (call.at, show)
         })
+    }
+
+    /// Approvals that nobody decided about in time, and about which no decision is being recorded.
+    pub(super) fn late(&self, policy: ApprovalPolicy, now: ClockTime) -> Vec<ApprovalId> {
+        let undecided = self.0.iter().filter(|open| {
+            let is_free = open.waits() && !open.is_deciding;
+            is_free && open.deny_from_ms <= now.mono_ms
+        });
+        let late = undecided.filter(|open| {
+            let denied_at = policy.denied_at(open.known.call.at);
+            denied_at.is_some_and(|at| at.as_unix_millis() <= now.wall.as_unix_millis())
+        });
+        late.map(|open| open.known.call.approval_id.clone())
+            .collect()
     }
 
     pub(super) fn get(&self, id: &ApprovalId) -> Option<&OpenApproval> {
@@ -148,9 +173,87 @@ impl Approvals {
                     requester: None,
                     is_deciding: false,
                     is_handing: false,
+                    deny_from_ms: 0,
                 },
             };
             self.0.push(open);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::approval::ApprovalDecision;
+    use goondan_protocol::ids::StepId;
+    use goondan_store::instance::CallDecision;
+    use serde_json::json;
+
+    use super::*;
+
+    const ASKED_MS: i64 = 1_000;
+
+    fn open(id: &str) -> OpenApproval {
+        let turn_id: TurnId = "t".parse().unwrap();
+        OpenApproval {
+            known: Approval {
+                call: ApprovalRequest {
+                    approval_id: id.parse().unwrap(),
+                    step_id: StepId::of_turn(&turn_id, 1),
+                    tool_call_id: id.parse().unwrap(),
+                    tool_name: "bash__exec".to_owned(),
+                    input: json!({"command": "ls"}),
+                    may_have_begun: false,
+                    at: Timestamp::from_unix_millis(ASKED_MS),
+                },
+                decided: None,
+                is_handed: false,
+            },
+            turn_id,
+            requester: None,
+            is_deciding: false,
+            is_handing: false,
+            is_told: false,
+            deny_from_ms: 0,
+        }
+    }
+
+    #[test]
+    fn steer_3_only_undecided_calls_are_late_and_only_with_a_time_limit() {
+        let decided = CallDecision {
+            approval_id: "a-decided".parse().unwrap(),
+            decision: ApprovalDecision::Approved,
+            reason: None,
+            by: None,
+            at: Timestamp::from_unix_millis(ASKED_MS),
+        };
+        let mut approvals = Approvals(vec![
+            open("a-waits"),
+            OpenApproval {
+                is_deciding: true,
+                ..open("a-deciding")
+            },
+            open("a-decided"),
+            OpenApproval {
+                deny_from_ms: 70,
+                ..open("a-failed")
+            },
+        ]);
+        let id: ApprovalId = "a-decided".parse().unwrap();
+        approvals.get_mut(&id).unwrap().known.decided = Some(decided);
+        let late = |timeout_ms: Option<u64>, wall_ms: i64, mono_ms: u64| {
+            let now = ClockTime {
+                mono_ms,
+                wall: Timestamp::from_unix_millis(wall_ms),
+            };
+            let late = approvals.late(ApprovalPolicy { timeout_ms }, now);
+            let late = late.iter().map(|id| id.as_str().to_owned());
+            late.collect::<Vec<_>>()
+        };
+        assert_eq!(late(None, i64::MAX, u64::MAX), [""; 0]);
+        assert_eq!(late(Some(5), ASKED_MS + 4, 69), [""; 0]);
+        assert_eq!(late(Some(5), ASKED_MS + 5, 69), ["a-waits"]);
+        assert_eq!(late(Some(5), ASKED_MS + 5, 70), ["a-waits", "a-failed"]);
+        // A limit that is never reached.
+        assert_eq!(late(Some(u64::MAX), ASKED_MS, 70), [""; 0]);
     }
 }
