@@ -152,7 +152,22 @@ impl<'t> Difference<'t> {
     }
 
     pub(super) fn into_edits(self) -> Vec<Edit> {
-        self.edits
+        // If the line after a kept comment loses its beginning, the comment moves before that.
+        let places = self.edits.iter().map(|edit| {
+            let at = edit.range.start;
+            let is_comment = edit.range.is_empty() && edit.text.trim_start().starts_with('#');
+            let mut ranges = self.edits.iter().map(|other| &other.range);
+            let removed = ranges.find(|range| range.start < at && at < range.end)?;
+            is_comment.then(|| self.line_start(removed.start))
+        });
+        let places: Vec<Option<usize>> = places.collect();
+        let mut edits = self.edits;
+        for (edit, place) in edits.iter_mut().zip(places) {
+            if let Some(place) = place {
+                edit.range = place..place;
+            }
+        }
+        edits
     }
 
     /// Adds the edits of a document. `None` if it can only be written as a whole.
@@ -531,6 +546,7 @@ impl<'t> Difference<'t> {
                 if matches!(part.shape, Shape::Empty) {
                     return None;
                 }
+                self.keep_comments(part, part.start);
                 let text = match &after.value {
                     YamlValue::List(_) | YamlValue::Mapping(_) => yaml::item(after, column),
                     YamlValue::Null
@@ -541,6 +557,7 @@ impl<'t> Difference<'t> {
                 self.edit(part.start, part.end, text);
             }
             Around::Field { key_end, indent } => {
+                self.keep_comments(part, key_end);
                 let between = self.text.get(key_end..part.start).unwrap_or_default();
                 let is_inline = !between.contains('\n');
                 let after_colon = key_end + between.trim_end().len();
@@ -567,6 +584,22 @@ impl<'t> Difference<'t> {
             }
         }
         Some(())
+    }
+
+    /// Writes the comments within a replaced value before the line of a place.
+    fn keep_comments(&mut self, part: &Part, at: usize) {
+        let line = self.line_start(at);
+        let rest = self.text.get(line..).unwrap_or_default();
+        let indent = rest.len() - rest.trim_start_matches(' ').len();
+        let mut text = String::new();
+        for comment in part.comments(self.text) {
+            text.push_str(&yaml::pad(indent));
+            text.push_str(comment);
+            text.push('\n');
+        }
+        if !text.is_empty() {
+            self.edit(line, line, text);
+        }
     }
 
     fn edit(&mut self, start: usize, end: usize, text: String) {

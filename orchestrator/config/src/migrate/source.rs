@@ -59,6 +59,16 @@ pub(super) fn documents(text: &str) -> Option<Vec<Part>> {
     Some(roots)
 }
 
+/// The comment in a part of a line without values.
+fn comment_of(line: &str) -> Option<&str> {
+    let begins = |at: &usize| {
+        let before = line.get(..*at).unwrap_or_default();
+        before.is_empty() || before.ends_with([' ', '\t'])
+    };
+    let at = line.match_indices('#').map(|(at, _)| at).find(begins)?;
+    line.get(at..)
+}
+
 /// The place of the `|` or `>` before the content of a block scalar, where the parser begins it.
 fn block_start(text: &str, content: usize) -> usize {
     let before = text.get(..content).unwrap_or_default().trim_end();
@@ -89,6 +99,35 @@ impl Part {
 
     pub(super) fn text<'t>(&self, text: &'t str) -> &'t str {
         text.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Comments within the value, each from its `#` to the end of its line.
+    pub(super) fn comments<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut leaves = Vec::new();
+        self.add_leaves(&mut leaves);
+        leaves.push(self.end..self.end);
+        let mut comments = Vec::new();
+        let mut at = self.start;
+        for leaf in leaves {
+            let between = text.get(at..leaf.start).unwrap_or_default();
+            comments.extend(between.split('\n').filter_map(comment_of));
+            at = leaf.end;
+        }
+        comments
+    }
+
+    /// Adds the ranges of keys and values that hold no others.
+    fn add_leaves(&self, leaves: &mut Vec<Range<usize>>) {
+        match &self.shape {
+            Shape::Mapping(parts) => {
+                for (key, value) in parts {
+                    key.add_leaves(leaves);
+                    value.add_leaves(leaves);
+                }
+            }
+            Shape::List(parts) => parts.iter().for_each(|part| part.add_leaves(leaves)),
+            Shape::Empty | Shape::Scalar | Shape::Alias => leaves.push(self.start..self.end),
+        }
     }
 
     fn is_null(&self, text: &str) -> bool {

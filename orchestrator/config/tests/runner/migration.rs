@@ -101,6 +101,7 @@ spec:
     # Works.
     - ref: Tool/bash # shell
     # Everything of the desk.
+    # all
     - {kind: Tool, name: notes}
     # Files.
     - {ref: Tool/file-system}
@@ -265,6 +266,46 @@ spec:
 ",
 );
 
+/// Comments within values that are replaced as a whole.
+const REPLACED: (&str, &str) = (
+    "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [Tool/bash]
+  extensions:
+    - ref: Extension/message-window # window
+    - selector: # guard
+        kind: Extension
+        name: required-tools-guard
+      overrides:
+        spec:
+          # The tools.
+          config:
+            requiredTools: [bash__exec] # any
+            errorMessage: \"not # a comment\" # words
+# The end.
+",
+    "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [Tool/bash]
+  extensions:
+    - ref: Extension/message-window # window
+    # guard
+    # The tools.
+    # any
+    - ref: {kind: Extension, name: required-tools-guard, package: \"@goondan/base\"}
+      config: {tools: [bash__exec], anyOf: true, message: \"not # a comment\"} # words
+# The end.
+",
+);
+
 const CASE: &str = "resources/case.yaml";
 
 fn desk(case: impl AsRef<[u8]>) -> Project {
@@ -303,7 +344,7 @@ fn migrated_case(case: &str) -> String {
 
 #[test]
 fn compat_1_migration_changes_what_a_person_would_change() {
-    for (case, expected) in CORPUS.into_iter().chain([ANCHORS, BLOCKS]) {
+    for (case, expected) in CORPUS.into_iter().chain([ANCHORS, BLOCKS, REPLACED]) {
         assert_eq!(migrated_case(case), expected);
     }
 }
