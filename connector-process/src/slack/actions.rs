@@ -736,7 +736,10 @@ mod tests {
         let hidden = json!({"ts": "1.1", "bot_id": "B1"});
         let shown = json!({"ts": "1.2", "bot_id": "B1", "metadata": {"event_type": "other"}});
         assert_eq!(absence(json!([])), Evidence::Absent);
-        assert_eq!(absence(json!([{"ts": "1.0", "user": "U1"}])), Evidence::Absent);
+        assert_eq!(
+            absence(json!([{"ts": "1.0", "user": "U1"}])),
+            Evidence::Absent
+        );
         assert_eq!(absence(json!([hidden, shown])), Evidence::Absent);
         assert!(matches!(absence(json!([hidden])), Evidence::Unclear(_)));
         let since = Timestamp::from_unix_millis(1_000_000);
