@@ -61,12 +61,12 @@ export function itemView(item: Item, decider: Decider): TemplateResult {
       return changesetView(item.thing, decider, item);
     case 'unreadable':
       return itemFrame(item, {}, html`<p>Cannot read the change that the agent of ${view.conversationLink(item.thing, item.workspaceId)} requests.
-        To find the damage, run ${view.commandView('gdn', 'verify')}</p>`);
+        To find the damage, run ${view.commandView('gdn', 'daemon', 'verify')}</p>`);
     case 'task':
       return taskView(item.thing, decider, item);
     case 'consent':
       return itemFrame(item, { otherwise: 'calls that need it fail' }, html`<p>A login is required. In the project’s directory, run:
-        ${view.commandView('gdn', 'oauth', 'login', item.thing.replace(/^OAuthApp\//, ''))}</p>`);
+        ${view.commandView('gdn', 'secret', 'oauth', 'login', item.thing.replace(/^OAuthApp\//, ''))}</p>`);
     case 'budget':
       return budgetView(item.thing, item);
   }
@@ -123,7 +123,7 @@ function approvalView({ approval, input }: ApprovalWithInput, decider: Decider, 
 
 function approvalButtons({ approvalId, toolName, workspaceId }: Approval, decider: Decider): TemplateResult {
   return buttons(
-    [['gdn', 'approve', approvalId], ['gdn', 'deny', approvalId]],
+    [['gdn', 'inbox', 'approve', approvalId], ['gdn', 'inbox', 'deny', approvalId]],
     button(decider, 'Approve', `${toolName} ${approvalId}`, 'primary', () => void decideCall(decider, workspaceId, approvalId, 'approved'), 'a'),
     button(decider, 'Deny…', `${toolName} ${approvalId}`, '', () => void denyCall(decider, workspaceId, approvalId, toolName), 'd'),
   );
@@ -163,7 +163,7 @@ function unknownCallView(one: UnknownCall, decider: Decider, item: Item): Templa
   return itemFrame(item, { who, since: one.at, otherwise: 'it stays listed, and is not repeated' },
     html`<blockquote>${harmless(one.detail)}</blockquote>
       <p>Check for its effect, and message the agent if it needs your finding.</p>
-      ${buttons([['gdn', 'settle', instanceKey, toolCallId]],
+      ${buttons([['gdn', 'inbox', 'settle', instanceKey, toolCallId]],
         button(decider, 'Settle…', `${toolName} ${toolCallId}`, 'primary', () => void settle(one, item.workspaceId, decider), 'a'))}`);
 }
 
@@ -190,7 +190,7 @@ function questionView(question: Question, decider: Decider, item: Item): Templat
   return itemFrame(item, { who, since: question.askedAt, otherwise },
     html`<blockquote>${harmless(question.message)}</blockquote>
       ${buttons(
-        [['gdn', 'question', 'show', questionId], ['gdn', 'question', 'decline', questionId]],
+        [['gdn', 'inbox', 'question', 'show', questionId], ['gdn', 'inbox', 'question', 'decline', questionId]],
         button(decider, 'Answer…', questionId, 'primary', () => void answerQuestion(question, item.workspaceId, decider), 'a'),
         button(decider, 'Decline', questionId, '', () => void decider.act('Declining', async () => {
           await call('question.decline', { workspaceId: item.workspaceId, questionId });
@@ -325,7 +325,7 @@ function changesetView(one: WaitingChangeset, decider: Decider, item: Item): Tem
         ? html`<p class="actions">${button(decider, 'Show the patch', changesetId, '', show, 's')}</p>`
         : diffView(patch, `Patch of ${oneLine(changesetId)}`)}
       ${buttons(
-        [['gdn', 'bundle', 'approve', changesetId, '--key', instanceKey], ['gdn', 'bundle', 'reject', changesetId, '--key', instanceKey]],
+        [['gdn', 'conversation', 'bundle', 'approve', changesetId, '--key', instanceKey], ['gdn', 'conversation', 'bundle', 'reject', changesetId, '--key', instanceKey]],
         button(decider, 'Approve…', changesetId, 'primary', say('approve'), 'a'),
         button(decider, 'Reject…', changesetId, '', say('reject'), 'd'),
       )}`, addressOf(workspaceId, 'bundles', instanceKey));
@@ -383,7 +383,7 @@ function budgetView(budget: Budget, item: Item): TemplateResult {
     html`<p>${Math.floor(spentPart(budget) * 100)} % is spent or reserved, period: ${oneLine(budget.period)}.
         ${limit.tokens === undefined ? nothing : `${count(spent.tokens ?? 0)} of ${count(limit.tokens)} tokens. `}
         ${limit.microUsd === undefined ? nothing : `${dollars(spent.microUsd ?? 0)} of ${dollars(limit.microUsd)}.`}</p>
-      <p>To increase it, change <code>budgets</code> in goondan.yaml, then run: ${view.commandView('gdn', 'reload')}</p>`);
+      <p>To increase it, change <code>budgets</code> in goondan.yaml, then run: ${view.commandView('gdn', 'config', 'reload')}</p>`);
 }
 
 /** Something that a task asks of a person. */

@@ -32,7 +32,7 @@ export async function exportConversation(instanceKey: string): Promise<string> {
     parts.push(part.text);
     characters += part.text.length;
     if (characters > ARCHIVE_CHARACTERS_MAX) {
-      throw new ApiError('tooMuch', `The archive is larger than ${bytes(ARCHIVE_CHARACTERS_MAX)}.`, `run \`${command('gdn', 'instance', 'export', instanceKey, '-o', 'FILE')}\``);
+      throw new ApiError('tooMuch', `The archive is larger than ${bytes(ARCHIVE_CHARACTERS_MAX)}.`, `run \`${command('gdn', 'conversation', 'export', instanceKey, '-o', 'FILE')}\``);
     }
     if (part.next !== undefined) {
       position = part.next;

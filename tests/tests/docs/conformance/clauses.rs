@@ -894,7 +894,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "BUNDLE-8",
                 level: "MUST",
-                text: "Tools for agents; `gdn bundle`.",
+                text: "Tools for agents; `gdn conversation bundle`.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back",
@@ -1785,7 +1785,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "OBS-6",
                 level: "MUST",
-                text: "`gdn status` and exit codes report all problems.",
+                text: "`gdn daemon status` and exit codes report all problems.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "obs_6_failing_connector_is_shown_and_disturbs_no_agent",
@@ -1852,7 +1852,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "REL-1",
                 level: "MUST",
-                text: "`gdn doctor`, `gdn service`, `gdn upgrade` with rollback; a format version of the System Root.",
+                text: "`gdn doctor`, `gdn daemon service`, `gdn daemon upgrade` with rollback; a format version of the System Root.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "rel_1_doctor_names_each_problem_with_its_repair_command",

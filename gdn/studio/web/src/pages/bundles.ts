@@ -79,8 +79,8 @@ class BundlesPage extends Page {
 
   #actions(status: Status): TemplateResult {
     if (!studio.write) {
-      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'bundle', 'revert', this.#key)}
-        ${view.commandView('gdn', 'bundle', 'pin', this.#key, ...(status.pinned ? ['--off'] : []))}</p>`;
+      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'conversation', 'bundle', 'revert', this.#key)}
+        ${view.commandView('gdn', 'conversation', 'bundle', 'pin', this.#key, ...(status.pinned ? ['--off'] : []))}</p>`;
     }
     return html`<p class="actions">
       ${this.#button(status.pinned ? 'Allow changesets again' : 'Pin the active revision', '', () =>
@@ -129,8 +129,8 @@ class BundlesPage extends Page {
 
   #decision(changesetId: string): TemplateResult {
     if (!studio.write) {
-      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'bundle', 'approve', changesetId, '--key', this.#key)}
-        ${view.commandView('gdn', 'bundle', 'reject', changesetId, '--key', this.#key)}</p>`;
+      return html`<p class="instead">Run instead: ${view.commandView('gdn', 'conversation', 'bundle', 'approve', changesetId, '--key', this.#key)}
+        ${view.commandView('gdn', 'conversation', 'bundle', 'reject', changesetId, '--key', this.#key)}</p>`;
     }
     const say = (decision: 'approve' | 'reject'): Promise<void> =>
       decide(decision, this.#key, changesetId, studio.workspaceId, (what, action) => this.act(what, action));

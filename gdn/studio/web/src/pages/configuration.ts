@@ -61,7 +61,7 @@ class ConfigurationPage extends Page {
         ? nothing
         : html`<div class="failure"><p><strong>${harmless(problem.message)}</strong></p>
             ${problem.suggestion === undefined ? nothing : html`<p>Next step: ${harmless(problem.suggestion)}</p>`}</div>`}
-      <p class="instead">To reload it, run: ${view.commandView('gdn', 'reload')}</p>
+      <p class="instead">To reload it, run: ${view.commandView('gdn', 'config', 'reload')}</p>
       ${view.factsView([
         ['Project', name(workspace.projectRoot)],
         ['Package', oneLine(workspace.package ?? 'none')],

@@ -324,10 +324,10 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     const save = html`<button type="button" ?disabled=${this.isBusy}
       @click=${() => void this.act('Exporting', () => exportConversation(this.#key))}>Export</button>`;
     if (!studio.write) {
-      const cancel = processing === undefined ? nothing : view.commandView('gdn', 'cancel', '--instance', this.#key);
+      const cancel = processing === undefined ? nothing : view.commandView('gdn', 'conversation', 'cancel', '--conversation', this.#key);
       return html`<p class="instead">Run instead: ${cancel}
-        ${view.commandView('gdn', 'send', '--instance', this.#key, 'TEXT')} ${view.commandView('gdn', 'rewind', this.#key)}
-        ${view.commandView('gdn', 'instance', 'delete', this.#key)}</p><p class="actions">${save}</p>`;
+        ${view.commandView('gdn', 'send', '--conversation', this.#key, 'TEXT')} ${view.commandView('gdn', 'conversation', 'rewind', this.#key)}
+        ${view.commandView('gdn', 'conversation', 'delete', this.#key)}</p><p class="actions">${save}</p>`;
     }
     return html`<p class="actions">
       ${processing === undefined
@@ -395,7 +395,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   }
 
   #rewindView({ checkpointId }: Checkpoint): TemplateResult {
-    if (!studio.write) return view.commandView('gdn', 'rewind', this.#key, '--to', checkpointId);
+    if (!studio.write) return view.commandView('gdn', 'conversation', 'rewind', this.#key, '--to', checkpointId);
     const go = (): Promise<boolean> => this.act('Rewinding', () => rewind(this.#key, checkpointId));
     return html`<button type="button" ?disabled=${this.isBusy} @click=${() => void go()}
       aria-label=${`Rewind to ${checkpointId}`}>Rewind…</button>`;

@@ -64,7 +64,7 @@ class ProcessesPage extends FollowingPage<ProcessesState, ProcessChange> {
       process.pendingEvents === 0 ? '' : counted(process.pendingEvents, 'event'),
       process.consecutiveCrashes === 0 ? '' : process.consecutiveCrashes,
       oneLine([process.detail ?? '', ...waits].filter((part) => part !== '').join('; ')),
-      instanceKey === undefined ? '' : view.commandView('gdn', 'instance', 'restart', instanceKey),
+      instanceKey === undefined ? '' : view.commandView('gdn', 'conversation', 'restart', instanceKey),
     ];
   }
 }
