@@ -143,7 +143,7 @@ fn compat_4_no_text_names_a_former_command() {
     }
     for page in fs::read_dir(root.join("docs")).unwrap() {
         let page = page.unwrap().path();
-        if !page.extension().is_some_and(|it| it == "md") {
+        if page.extension().is_none_or(|it| it != "md") {
             continue;
         }
         let text = fs::read_to_string(&page).unwrap();
