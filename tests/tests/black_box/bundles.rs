@@ -321,11 +321,15 @@ fn bundle_7_daemon_killed_after_an_activation_keeps_it() {
     });
 }
 
-/// Path of the file with this text in a bundle's store.
+/// Path of the prompt with this text in a bundle's store. The configuration, which mentions the texts
+/// of all prompts, is not one.
 fn blob(home: &Home, text: &str) -> PathBuf {
     let blobs = fs::read_dir(bundle_dir(home).join("store/blobs")).unwrap();
     let mut paths = blobs.map(|entry| entry.unwrap().path());
-    let says = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(text);
+    let says = |path: &PathBuf| {
+        let stored = fs::read_to_string(path).unwrap();
+        stored.contains(text) && !stored.contains("apiVersion:")
+    };
     paths.find(says).expect(text)
 }
 

@@ -400,8 +400,8 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         .collect();
     let mut next = |what, command: String| commands.push(NextCommand { what, command });
     for approval in &detail.approvals {
-        next("Approve the call", format!("approve {approval}"));
-        next("Deny it", format!("deny {approval}"));
+        next("Approve the call", format!("inbox approve {approval}"));
+        next("Deny it", format!("inbox deny {approval}"));
     }
     let proposal = detail.proposal.as_ref().filter(|it| !it.is_delivered);
     let proposed = proposal.and(detail.sandbox.as_ref());
