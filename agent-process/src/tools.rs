@@ -564,7 +564,7 @@ fn check_settings(definition: &ToolDefinition) -> Result<(), ToolboxError> {
     })
 }
 
-/// How the outcome of an interrupted call of an export is found out, if it acts at a service.
+/// Recovery of an interrupted call of an export, if it acts at a service.
 fn recovery_of(
     definition: &ToolDefinition,
     assignment: &AgentAssignment,

@@ -44,7 +44,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Records what was found out about an earlier attempt of the call; sent with its result.
+    /// Records the result of a look at the service for an earlier attempt. It is sent with the call's
+    /// result.
     pub(crate) fn looked_back(&self, found: LookedBack) {
         let mut looked_back = self
             .looked_back

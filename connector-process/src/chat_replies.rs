@@ -23,7 +23,6 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::back_off::back_off;
-
 use crate::limits::{CALLBACK_ATTEMPTS_MAX, CALLBACK_PAUSE_FIRST_MS, CALLBACK_PAUSE_MAX_MS};
 use crate::listener::{PendingReply, ReplyDelivery};
 use crate::look_back::Evidence;

@@ -77,7 +77,7 @@ pub(crate) struct Fetcher {
     bytes_max: usize,
     /// The header that carries the key of a request that may change something.
     key_header: Option<HeaderName>,
-    /// URL that tells whether a request took effect, with [`KEY_PLACE`].
+    /// URL that shows whether a request took effect, with [`KEY_PLACE`].
     look_back: Option<String>,
 }
 
@@ -359,8 +359,8 @@ impl ServiceApi for Fetcher {
     }
 }
 
-/// What the answer to a look-back says: a successful one with content is the result of the request,
-/// and 404, 410, no content or an empty list mean that it took no effect.
+/// Reads the answer to a look-back: a successful one with content is the result of the request, and
+/// 404, 410, no content or an empty list mean that it took no effect.
 fn evidence_of(fetched: FetchResult) -> Result<Evidence, CallError> {
     let is_empty = || {
         let listed: Value = serde_json::from_str(&fetched.text).unwrap_or_default();

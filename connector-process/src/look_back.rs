@@ -23,12 +23,12 @@ const CLOCK_SKEW_MS: i64 = 2 * 60 * 1_000;
 /// Length of a key in hexadecimal digits.
 const KEY_DIGITS: usize = 32;
 
-/// What a service shows of an earlier attempt.
+/// A service's answer about an earlier attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Evidence {
     /// It took effect, with this result.
     Found(Value),
-    /// There is no sign of it.
+    /// The service does not list it.
     Absent,
     /// The service recognizes the repetition, so it is not asked.
     Recognized,
@@ -36,7 +36,7 @@ pub(crate) enum Evidence {
     Unclear(String),
 }
 
-/// What happens to the action.
+/// The next step for an action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
     /// It is closed with this result.
@@ -60,7 +60,7 @@ pub(crate) fn next(evidence: Evidence, looks: u32) -> Next {
     }
 }
 
-/// What is known about an attempt, made at `since` or later, without asking the service; `None` if
+/// Evidence about an attempt, made at `since` or later, without a request to the service; `None` if
 /// the service must be asked.
 pub(crate) fn known(recovery: Recovery, since: Timestamp, now_ms: i64) -> Option<Evidence> {
     match recovery {

@@ -34,7 +34,7 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
         is_idempotent: bool,
     ) -> impl Future<Output = Result<Value, CallError>> + Send;
 
-    /// How the outcome of an action is found out after a crash; `method` is that of the call.
+    /// Recovery of an action after a crash; `method` is that of the call.
     fn recovery(&self, _action: &Self::Action, method: &str) -> Recovery {
         let none = Recovery::Unknown("the action is not one that agents have");
         Self::SERVICE.recovery(method).unwrap_or(none)

@@ -431,7 +431,7 @@ pub enum AgentAnswer {
         /// True if a previous process received the decision and may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         has_begun: bool,
-        /// True if nobody decided in time, so that the configuration did.
+        /// True if the configuration denied the call, because the time limit was over.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         timed_out: bool,
     },

@@ -129,7 +129,7 @@ pub struct ApprovalShow {
     /// True if the call may be approved there; false if it is too long to show in full. It may
     /// always be denied.
     pub may_approve: bool,
-    /// Time at which the call is denied unless somebody decides; absent if it waits without limit.
+    /// Time at which an undecided call is denied; absent if it waits without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_at: Option<Timestamp>,
 }

@@ -175,7 +175,7 @@ pub struct CallResult {
     pub call_id: CallId,
     /// The outcome.
     pub outcome: CallOutcome,
-    /// What the target found out about an earlier attempt with an unknown outcome.
+    /// Result of a look at the service for an earlier attempt with an unknown outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_back: Option<LookedBack>,
 }

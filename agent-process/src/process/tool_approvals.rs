@@ -57,11 +57,10 @@ fn never(call: &ToolCall) -> ToolOutcome {
     ))
 }
 
-/// Error result, for the model, of a call that a person denied, or that nobody decided about in
-/// time.
+/// Error result, for the model, of a call that a person denied, or whose time limit is over.
 fn denied(reason: Option<&str>, timed_out: bool) -> ToolOutcome {
     let reason = match (timed_out, reason) {
-        (true, _) => "it needs a person's approval, and nobody decided in time".to_owned(),
+        (true, _) => "it needs a person's approval, and no decision was made in time".to_owned(),
         (false, Some(reason)) => format!("a person denied it: {reason}"),
         (false, None) => "a person denied it and gave no reason".to_owned(),
     };

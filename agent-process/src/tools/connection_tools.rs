@@ -30,7 +30,7 @@ use super::readable_file::{io_fault, open_file};
 use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
 
-/// What happens to a request with an unknown outcome.
+/// Handling of a request with an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repetition {
     /// It is repeated.
@@ -61,7 +61,8 @@ impl Repetition {
     }
 }
 
-/// Error of a call that an earlier process may have made, if nobody can find out.
+/// Error of a call that an earlier process may have made, with the reason why it cannot be looked
+/// for.
 pub(super) fn interrupted(why: &str) -> ToolFault {
     ToolFault {
         is_unknown: true,
@@ -345,7 +346,7 @@ impl From<PlanError> for UnsentFault {
     }
 }
 
-/// Performs an action. The outer error is that of a call of which nothing was sent.
+/// Performs an action. The outer error is that of a call that was not sent.
 async fn run(
     action: &ActionSpec,
     places: Arc<ToolRoots>,

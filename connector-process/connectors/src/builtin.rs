@@ -867,7 +867,7 @@ static HTTP: Connector = Connector {
         Setting::optional(
             "lookBack",
             SettingType::Text,
-            "The URL, with `{key}`, that tells whether such a request took effect.",
+            "The URL, with `{key}`, that shows whether such a request took effect.",
         ),
     ],
     one_of: None,

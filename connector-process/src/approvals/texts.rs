@@ -25,7 +25,7 @@ pub(super) fn waits(show: &ApprovalShow) -> Message {
     }
     if let Some(denied_at) = show.denied_at {
         head.push_str(&format!(
-            " It is denied at {denied_at} unless somebody decides."
+            " Without a decision, it is denied at {denied_at}."
         ));
     }
     if !may_approve {
@@ -221,7 +221,7 @@ mod tests {
             denied_at: Some("2026-01-01T01:00:00.000Z".parse().unwrap()),
             ..show(json!(1))
         });
-        let expected = " It is denied at 2026-01-01T01:00:00.000Z unless somebody decides.";
+        let expected = " Without a decision, it is denied at 2026-01-01T01:00:00.000Z.";
         assert!(limited.head.ends_with(expected), "{limited:?}");
         assert!(warned.body.ends_with("\n  arguments: 1"), "{warned:?}");
     }

@@ -208,7 +208,7 @@ fn marked_comment(listed: &Value, marker: &str) -> Option<Value> {
     comments.find(is_marked).map(comment_of)
 }
 
-/// The result of a comment, from GitHub's description of it.
+/// The action's result for a comment that GitHub describes.
 fn comment_of(comment: &Value) -> Value {
     let field = |name: &str| comment.get(name).cloned().unwrap_or(Value::Null);
     json!({"comment": field("id"), "url": field("html_url")})

@@ -381,8 +381,8 @@ fn marked_message<'p>(page: &'p Value, key: &str) -> Option<&'p str> {
     text(messages.iter().find(is_marked)?, "/ts")
 }
 
-/// Whether the service shows metadata to this app at all. A message that is there without it must not
-/// count as absent.
+/// Visibility of metadata to this app. A message that is listed without metadata must not count as
+/// absent.
 #[derive(Debug, Default)]
 struct MetadataSight {
     /// True if a message came with metadata.
@@ -401,7 +401,7 @@ impl MetadataSight {
         }
     }
 
-    /// What it means that no message has the key.
+    /// Evidence if no message has the key.
     fn absence(&self) -> Evidence {
         if self.may_be_hidden && !self.is_shown {
             let reason = "messages of apps were listed without their metadata";

@@ -246,13 +246,13 @@ impl Default for TaskPolicy {
 /// Tool calls that wait for a person (`STEER-3`): `Swarm.spec.policy.approvals`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ApprovalPolicy {
-    /// A call that nobody decided about is denied so long after it was asked about, in
+    /// Time after its request when an undecided call is denied, in
     /// milliseconds; `None` lets it wait.
     pub timeout_ms: Option<u64>,
 }
 
 impl ApprovalPolicy {
-    /// Time at which a call asked about at `asked_at` is denied unless somebody decides.
+    /// Time at which a call asked about at `asked_at` is denied if it is still undecided.
     #[must_use]
     pub fn denied_at(self, asked_at: Timestamp) -> Option<Timestamp> {
         let timeout_ms = i64::try_from(self.timeout_ms?).unwrap_or(i64::MAX);

@@ -666,7 +666,7 @@ impl Calls {
         if let Some(call) = self.open.get(&id) {
             count_request(fleet, call, &result.outcome);
             if let Some(found) = result.looked_back {
-                recovery::tell_of_look_back(fleet, call, found);
+                recovery::announce_look_back(fleet, call, found);
             }
         }
         fleet.provider_worked(process);

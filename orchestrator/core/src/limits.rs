@@ -14,7 +14,7 @@ pub const KEPT_PROPERTY_BYTES_MAX: usize = 1024;
 /// Interval at which the core compares desired with actual state (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;
 
-/// Time between attempts to record that a call is denied because nobody decided in time.
+/// Time between attempts to record that a call is denied because its time limit is over.
 pub const DENY_AGAIN_MS: u64 = 30_000;
 
 /// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.

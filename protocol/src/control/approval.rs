@@ -113,7 +113,7 @@ pub struct ApprovalInfo {
     pub may_have_begun: bool,
     /// Time of the request.
     pub asked_at: Timestamp,
-    /// Time at which the call is denied unless somebody decides; absent if it waits without limit.
+    /// Time at which an undecided call is denied; absent if it waits without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_at: Option<Timestamp>,
 }

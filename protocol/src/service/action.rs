@@ -33,7 +33,7 @@ impl ServiceSpec {
         self.recovery(action).is_some_and(Recovery::is_repeatable)
     }
 
-    /// How the outcome of the named action is found out after a crash; `None` if it does not exist.
+    /// Recovery of the named action after a crash; `None` if it does not exist.
     #[must_use]
     pub fn recovery(&self, action: &str) -> Option<Recovery> {
         let mut actions = self.actions.iter();
@@ -53,7 +53,7 @@ pub struct ActionSpec {
     pub arguments: fn() -> Value,
     /// The required arguments.
     pub required: &'static [&'static str],
-    /// How its outcome is found out after a crash.
+    /// Its recovery after a crash.
     pub recovery: Recovery,
     /// Plans the requests to the connector.
     pub plan: fn(&ActionCall<'_>) -> Result<ActionPlan, PlanError>,

@@ -86,7 +86,7 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
             required: &["message"],
             recovery: Recovery::Unknown(
-                "the service says of a deleted message that it does not exist, whoever deleted it",
+                "the service reports the same for a message that another client deleted",
             ),
             plan: delete,
         },

@@ -1,7 +1,7 @@
-//! How an action with an unknown outcome is closed without a person. Pure.
+//! Ways to close an action with an unknown outcome without a person. Pure.
 
-/// How an action is made again safely, or found again, if its outcome is unknown after a crash or a
-/// broken connection.
+/// Way to make an action again safely, or to find it again, if its outcome is unknown after a crash or
+/// a broken connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// Repeating the action has no further effect, so it is repeated.
@@ -11,12 +11,12 @@ pub enum Recovery {
     Key {
         /// The key, as the service names it.
         name: &'static str,
-        /// How long the service certainly remembers it, in milliseconds.
+        /// Time for which the service certainly remembers it, in milliseconds.
         valid_ms: u64,
     },
     /// The connector looks at the service whether the action took effect. The text says where.
     LookBack(&'static str),
-    /// Nobody but a person can find out. The text says why.
+    /// Only a person can find out. The text says why.
     Unknown(&'static str),
 }
 

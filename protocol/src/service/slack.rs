@@ -104,7 +104,7 @@ pub const SLACK: ServiceSpec = ServiceSpec {
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
             required: &["message"],
             recovery: Recovery::Unknown(
-                "the service says of a deleted message that it does not exist, whoever deleted it",
+                "the service reports the same for a message that another client deleted",
             ),
             plan: delete,
         },

@@ -172,7 +172,7 @@ fn steer_3_a_denied_call_does_not_run_and_the_model_reads_why() {
     home.write("project/goondan.yaml", &home.filled_in(&limited));
     home.gdn(&["reload"]).exits(0);
     let sent = sending.wait().exits(0);
-    for part in ["E_TOOL_DENIED", "nobody decided in time"] {
+    for part in ["E_TOOL_DENIED", "no decision was made in time"] {
         assert!(sent.stdout.contains(part), "{sent:?}");
     }
     assert_eq!(runs_of(&home, "late"), 0);

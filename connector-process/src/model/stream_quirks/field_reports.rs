@@ -1,5 +1,5 @@
 //! Streams of public bug reports, reduced to the quirk. The random combinations do not contain
-//! them, because most of them end in an error.
+//! them, because most end in an error.
 
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ fn prov_1_a_reply_that_its_server_gave_up_is_no_success() {
         ),
     ] {
         let found = openai(&events(&[said.clone(), last.clone()]));
-        let error = found.expect_err("it is no success");
+        let error = found.expect_err("it is a failure");
         assert!(error.contains(expected), "{last}: {error}");
     }
 }
@@ -172,7 +172,7 @@ fn prov_1_interleaved_blocks_of_parallel_calls_are_separated() {
         ("one".to_owned(), json!({"n": 1})),
         ("two".to_owned(), json!({"m": 2})),
     ];
-    // A gateway's end marker stands in for the event of the protocol.
+    // A gateway's end marker replaces the event of the protocol.
     let body = format!("{}data: [DONE]\n\n", events(&all));
     assert_eq!(anthropic(&body).unwrap().calls, expected);
     all.push(json!({"type": "message_stop"}));

@@ -191,7 +191,7 @@ export interface Approval {
   summary: string;
   askedAt: Time;
   mayHaveBegun?: boolean;
-  /** Time at which it is denied unless somebody decides. */
+  /** Time at which it is denied if it is still undecided. */
   deniedAt?: Time;
 }
 

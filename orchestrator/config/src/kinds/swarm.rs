@@ -174,7 +174,7 @@ static APPROVALS: Shape = Shape::of(
     &[Field::optional(
         "timeoutSeconds",
         FieldType::Number(1, MAX_APPROVAL_TIMEOUT_SECONDS),
-        "Time after which a call that nobody decided about is denied.",
+        "Time after which an undecided call is denied.",
     )
     .or(FieldDefault::Meaning("never"))],
 );

@@ -11,7 +11,7 @@ use goondan_protocol::time::Timestamp;
 use super::OpenCall;
 use crate::fleet::Fleet;
 
-/// What is known about the attempts of a call.
+/// The attempts of a call, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct AttemptRecovery {
     /// True if the connector can find out about an earlier attempt.
@@ -91,9 +91,8 @@ impl AttemptRecovery {
     }
 }
 
-/// Reports what a connector found out about an interrupted call: in the log, the audit log, and to
-/// watchers.
-pub(super) fn tell_of_look_back(fleet: &mut Fleet, call: &OpenCall, found: LookedBack) {
+/// Reports a connector's look at the service: in the log, the audit log, and to watchers.
+pub(super) fn announce_look_back(fleet: &mut Fleet, call: &OpenCall, found: LookedBack) {
     let Some(tool_call_id) = call.place.as_ref().and_then(|it| it.tool_call_id.clone()) else {
         return;
     };

@@ -26,12 +26,11 @@ pub(crate) enum DecisionRequester {
         process: ProcessId,
         request_id: Option<u64>,
     },
-    /// Nobody: the time to decide is over.
+    /// The configuration: the time limit is over.
     Timeout,
 }
 
-/// The decider of calls that nobody decided about in time. Other deciders have a user's id after a
-/// colon.
+/// The decider of calls whose time limit is over. Other deciders have a user's id after a colon.
 const TIMEOUT: &str = "timeout";
 
 /// An authorized decision on a pending approval.
@@ -64,7 +63,7 @@ fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> Contro
         .suggest("list waiting tool calls: `gdn inbox approvals`")
 }
 
-/// True if nobody made this decision in time, so that the configuration made it.
+/// True if the configuration made this decision, because the time limit was over.
 pub(super) fn is_timeout(decided: &CallDecision) -> bool {
     decided.by.as_deref() == Some(TIMEOUT)
 }
@@ -73,7 +72,7 @@ pub(super) fn is_timeout(decided: &CallDecision) -> bool {
 fn in_words(decided: &CallDecision) -> String {
     let how = decided.decision.as_str();
     if is_timeout(decided) {
-        return format!("{how}: nobody decided in time");
+        return format!("{how}: no decision was made in time");
     }
     let by = decided.by.as_deref().unwrap_or("a person");
     match &decided.reason {
@@ -132,8 +131,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Denies the calls that nobody decided about in time (`Swarm.spec.policy.approvals`). A
-    /// person's decision that is being recorded comes first.
+    /// Denies the calls whose time limit (`Swarm.spec.policy.approvals`) is over. A person's
+    /// decision that is being recorded comes first.
     pub(crate) fn deny_late_approvals(&mut self) {
         let now = self.cx.now();
         let mut late = Vec::new();

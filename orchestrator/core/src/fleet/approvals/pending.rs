@@ -25,7 +25,7 @@ pub(super) struct OpenApproval {
     pub(super) is_handing: bool,
     /// A process has received the approval.
     pub(super) is_told: bool,
-    /// Earliest time, on the monotonic clock, to deny it because nobody decided in time.
+    /// Earliest time, on the monotonic clock, to deny it because its time limit is over.
     pub(super) deny_from_ms: u64,
 }
 
@@ -113,7 +113,7 @@ impl Approvals {
         })
     }
 
-    /// Approvals that nobody decided about in time, and about which no decision is being recorded.
+    /// Undecided approvals whose time limit is over; not those whose decision is being recorded.
     pub(super) fn late(&self, policy: ApprovalPolicy, now: ClockTime) -> Vec<ApprovalId> {
         let undecided = self.0.iter().filter(|open| {
             let is_free = open.waits() && !open.is_deciding;
