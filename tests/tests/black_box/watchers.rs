@@ -80,7 +80,10 @@ fn obs_1_watcher_gets_each_event_once_over_a_daemon_kill() {
     processes::signal(u32::try_from(agent).unwrap(), Signal::SIGKILL);
     let crashed = wait_for(&watch, "process.crashed", 1);
     let crashed = crashed.last().unwrap();
+    let how = "process crashed: killed by SIGKILL";
     assert_eq!(crashed["event"]["how"], "killed by SIGKILL", "{crashed}");
+    // The daemon may be killed only when both clients know.
+    plain.wait_for_stdout(how);
 
     drop(daemon.kill());
     let daemon = Daemon::start(&home);
@@ -105,7 +108,7 @@ fn obs_1_watcher_gets_each_event_once_over_a_daemon_kill() {
         "created, of agent worker",
         "turn started, for event",
         "turn completed, for event",
-        "process crashed: killed by SIGKILL",
+        how,
     ]);
     daemon.stop();
 }
