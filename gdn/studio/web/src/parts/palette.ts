@@ -26,12 +26,9 @@ const CONVERSATIONS_MAX = 12;
 /** So long typing has to pause before the daemon is asked. */
 const TYPING_MS = 120;
 
-let isOpen = false;
-
 /** Opens the palette; once. */
 export function openPalette(pages: { page: string; title: string }[]): void {
-  if (isOpen || document.querySelector('dialog[open]') !== null) return;
-  isOpen = true;
+  if (document.querySelector('dialog[open]') !== null) return;
   new Palette(pages);
 }
 
@@ -72,7 +69,6 @@ class Palette {
   }
 
   #closed(): void {
-    isOpen = false;
     this.#generation += 1;
     clearTimeout(this.#timer);
     this.#combobox?.destroy();
