@@ -38,6 +38,7 @@ mod anthropic;
 mod aws_frames;
 mod dialect;
 mod draft;
+mod encoding;
 mod events;
 mod failure;
 mod google;

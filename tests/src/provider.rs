@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone)]
@@ -137,6 +139,20 @@ impl ProviderResponse {
     pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
+    }
+
+    /// Compresses the body.
+    ///
+    /// # Panics
+    ///
+    /// Never: the encoder writes to memory.
+    #[must_use]
+    pub fn in_gzip(self) -> Self {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&self.chunks.concat()).unwrap();
+        let mut compressed = self.with_header("content-encoding", "gzip");
+        compressed.chunks = vec![encoder.finish().unwrap()];
+        compressed
     }
 
     /// Splits the body into parts of `bytes` bytes, even within a character or an event.

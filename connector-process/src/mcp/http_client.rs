@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::{HeaderName, HeaderValue};
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcError, RequestId,
@@ -19,6 +20,8 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+
+use super::initialize_result;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
@@ -62,7 +65,8 @@ impl McpHttpClient {
         request: Option<PendingRpc>,
         response: StreamableHttpPostResponse,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let correlation = correlate(request, response)?;
+        let begins = request.as_ref().is_some_and(|request| request.begins);
+        let correlation = correlate(request, if begins { complete(response) } else { response })?;
         if correlation.is_doubtful {
             self.is_doubtful.store(true, Ordering::Release);
         }
@@ -163,6 +167,8 @@ impl StreamableHttpClient for McpHttpClient {
 /// A request that expects an answer.
 struct PendingRpc {
     id: RequestId,
+    /// True if the request is `initialize`.
+    begins: bool,
     /// True if the request belongs to a session that the server may have lost.
     in_session: bool,
     /// True if the request can be sent twice without a second effect.
@@ -177,6 +183,7 @@ impl PendingRpc {
         let begins = matches!(request.request, ClientRequest::InitializeRequest(_));
         Some(Self {
             id: request.id.clone(),
+            begins,
             in_session: has_session && !begins,
             is_repeatable: !matches!(request.request, ClientRequest::CallToolRequest(_)),
         })
@@ -207,6 +214,35 @@ impl Correlation {
             is_doubtful: request.in_session,
         }
     }
+}
+
+/// Completes the result of `initialize`, as for a server that is a program.
+fn complete(response: StreamableHttpPostResponse) -> StreamableHttpPostResponse {
+    match response {
+        StreamableHttpPostResponse::Json(message, session) => {
+            let completed = serde_json::to_vec(&message)
+                .ok()
+                .and_then(|text| initialize_result::completed(&text))
+                .and_then(|text| serde_json::from_slice(&text).ok());
+            StreamableHttpPostResponse::Json(completed.unwrap_or(message), session)
+        }
+        StreamableHttpPostResponse::Sse(events, session) => {
+            let events = events.map(|event| event.map(complete_event)).boxed();
+            StreamableHttpPostResponse::Sse(events, session)
+        }
+        other => other,
+    }
+}
+
+/// Completes the result of `initialize` in an event; other events are unchanged.
+fn complete_event(mut event: Sse) -> Sse {
+    let completed = event
+        .data
+        .as_ref()
+        .and_then(|data| initialize_result::completed(data.as_bytes()))
+        .and_then(|text| String::from_utf8(text).ok());
+    event.data = completed.or(event.data);
+    event
 }
 
 /// Assigns an answer to its request. The request is sent again in a new session if the server
@@ -256,6 +292,7 @@ mod tests {
     fn awaited(in_session: bool) -> Option<PendingRpc> {
         Some(PendingRpc {
             id: RequestId::Number(7),
+            begins: false,
             in_session,
             is_repeatable: false,
         })
@@ -285,6 +322,25 @@ mod tests {
         }
         let response = correlate(awaited(true), StreamableHttpPostResponse::Accepted);
         assert_eq!(answered(response), Some(RequestId::Number(7)));
+    }
+
+    #[tokio::test]
+    async fn prov_1_an_incomplete_initialize_result_over_http_is_completed() {
+        let text = r#"{"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}"#;
+        let event = Sse {
+            data: Some(text.to_owned()),
+            ..Sse::default()
+        };
+        let events = futures_util::stream::iter([Ok(event)]).boxed();
+        for response in [
+            StreamableHttpPostResponse::Json(serde_json::from_str(text).unwrap(), None),
+            StreamableHttpPostResponse::Sse(events, None),
+        ] {
+            let initialized = complete(response).expect_initialized::<reqwest::Error>();
+            let (message, _session) = initialized.await.unwrap();
+            let shown = format!("{message:?}");
+            assert!(shown.contains("InitializeResult"), "{shown}");
+        }
     }
 
     #[test]

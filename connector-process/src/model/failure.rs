@@ -337,6 +337,30 @@ pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> C
     ))
 }
 
+/// The body is compressed by a method that is not supported.
+pub(super) fn unknown_encoding(model: &HostedModel, encoding: &str) -> CallError {
+    let message = format!(
+        "{} sent a reply in the encoding `{}`, which no request asks for",
+        place_of(model),
+        quoted(encoding)
+    );
+    CallError::new(CallErrorCode::Internal, message).suggest(format!(
+        "turn off compression at the server of Model `{}`, or at the proxy before it",
+        model.name
+    ))
+}
+
+/// The body does not follow its encoding.
+pub(super) fn damaged_encoding(model: &HostedModel, error: &std::io::Error) -> CallError {
+    let message = format!(
+        "{} sent a compressed reply that cannot be decoded: {error}",
+        place_of(model)
+    );
+    CallError::new(CallErrorCode::Interrupted, message)
+        .suggest("send the message again")
+        .later(None)
+}
+
 /// The model refuses, so its text is not an answer.
 pub(super) fn declined(model: &HostedModel, reason: &str, words: &str) -> CallError {
     let words = match quoted(words.trim()).as_str() {

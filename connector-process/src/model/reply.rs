@@ -17,6 +17,7 @@ use super::ahead::PieceBuffer;
 use super::aws_frames::{self, AwsFrames};
 use super::dialect::{Dialect, ReplyFault, StreamProgress, is_keep_alive};
 use super::draft::Draft;
+use super::encoding::BodyDecoder;
 use super::events::{Events, NoEvent, SseEvent};
 use super::failure;
 use super::normalize::ToolNames;
@@ -119,17 +120,19 @@ pub(super) async fn of(
     {
         return Err(failure::of_network(model, problem));
     }
+    let decoder = BodyDecoder::of(response.headers());
     if !status.is_success() {
         let headers = response.headers().clone();
-        let body = error_body(model, response).await;
+        let body = error_body(model, response, decoder.unwrap_or(BodyDecoder::Identity)).await;
         return Err(failure::of_status(model, status, &body, Some(&headers)));
     }
+    let decoder = decoder.map_err(|encoding| failure::unknown_encoding(model, &encoding))?;
     let content_type = response.headers().get(CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default().into_owned();
     let mut reading = ReplyReader::new(model, expected, content_type);
     let read = reading
-        .read(response, PieceBuffer::new(pieces), until)
+        .read((response, decoder), PieceBuffer::new(pieces), until)
         .await;
     let usage = reading.draft.usage();
     let answer = read.and_then(|()| reading.end());
@@ -137,10 +140,17 @@ pub(super) async fn of(
 }
 
 /// Reads the body of an error response, up to the limit.
-async fn error_body(model: &HostedModel, mut response: Response) -> String {
+async fn error_body(
+    model: &HostedModel,
+    mut response: Response,
+    mut decoder: BodyDecoder,
+) -> String {
     let mut body = Vec::new();
     let stall = Duration::from_millis(model.timeouts.stall_ms);
     while let Ok(Ok(Some(part))) = timeout(stall, response.chunk()).await {
+        let Ok(part) = decoder.decode(&part) else {
+            break;
+        };
         let room = REPLY_ERROR_BYTES_MAX.saturating_sub(body.len());
         body.extend(part.iter().take(room));
         if part.len() >= room {
@@ -170,7 +180,7 @@ impl<'m> ReplyReader<'m> {
 impl ReplyReader<'_> {
     async fn read(
         &mut self,
-        mut response: Response,
+        (mut response, mut decoder): (Response, BodyDecoder),
         mut ahead: PieceBuffer,
         until: Instant,
     ) -> Result<(), CallError> {
@@ -191,6 +201,9 @@ impl ReplyReader<'_> {
                 Ok(None) => break,
                 Err(error) => return Err(failure::of_transport(self.model, &error)),
             };
+            let part = decoder
+                .decode(&part)
+                .map_err(|error| failure::damaged_encoding(self.model, &error))?;
             self.bytes = self.bytes.saturating_add(part.len());
             if self.bytes > REPLY_STREAM_BYTES_MAX {
                 return Err(failure::excess(

@@ -340,3 +340,26 @@ fn html_page_or_refusal_as_reply_ends_the_turn_with_its_reason() {
     assert_eq!(provider.received().len(), 3, "none was asked for again");
     daemon.stop();
 }
+
+#[test]
+fn prov_1_replies_that_a_proxy_compresses_are_read() {
+    let provider = Provider::start(|received| match received.number {
+        0 => ProviderResponse::stream(&openai_saying(&["Hello", " there."]))
+            .in_gzip()
+            .in_parts_of(7),
+        1 => {
+            let message = json!({"error": {"message": "no such model as big-1"}});
+            ProviderResponse::error(404, &message).in_gzip()
+        }
+        _ => ProviderResponse::stream("?").with_header("content-encoding", "br"),
+    });
+    let home = Home::new(&project(&provider));
+    let daemon = Daemon::serving(&home);
+    let said = home.gdn(&["send", "Hi."]).exits(0).stdout;
+    assert!(said.contains("Hello there."), "{said}");
+    let failed = home.gdn(&["send", "Hi."]);
+    failed.tells(&["answered 404", "no such model as big-1"]);
+    let foreign = home.gdn(&["send", "Hi."]);
+    foreign.tells(&["in the encoding `br`", "turn off compression"]);
+    daemon.stop().check(false);
+}
