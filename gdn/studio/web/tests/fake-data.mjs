@@ -108,6 +108,15 @@ const event = (eventId, standing) => ({
   instanceKey: 'main', agentName: 'clerk', eventId, standing, crashes: standing === 'parked' ? 3 : 0, since: at(0), input: 'Hello',
   ...(standing === 'parked' ? { reason: '3 processes ended during its turn, most recently: killed by SIGKILL' } : {}), source: { kind: 'connector', name: 'cli' },
 });
+const schedule = {
+  workspaceId: WORKSPACE, instanceKey: 'main', agentName: 'clerk', byPerson: true, scheduleId: 's-0000000000000001', time: { kind: 'once', at: '2999-12-24T09:00:00.000Z' },
+  catchUp: 'latest', input: 'Wish a happy Christmas.', createdAt: at(0), next: '2999-12-24T09:00:00.000Z',
+};
+const schedules = () => [
+  schedule,
+  { ...schedule, byPerson: undefined, scheduleId: 's-0000000000000002', time: { kind: 'cron', cron: '30 2 * * *', timeZone: 'Europe/Berlin' }, input: HOSTILE[0], next: '2999-01-01T01:30:00.000Z' },
+  { ...schedule, instanceKey: 'hostile', scheduleId: 's-0000000000000003', input: HOSTILE[2], problem: HOSTILE[1] },
+];
 const unknown = (instanceKey, toolCallId, toolName, detail) => ({
   workspaceId: WORKSPACE, instanceKey, agentName: 'clerk', turnId: 't', toolCallId, toolName, at: at(0), detail,
 });
@@ -218,7 +227,7 @@ export const waits = () => ({
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
   calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` ended during the call; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
-  proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(),
+  proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(), schedules: schedules(),
 });
 
 /** A proposal of 20,000 lines, and 50,000 things that the agent of a task reported. */

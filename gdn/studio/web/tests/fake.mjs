@@ -135,7 +135,7 @@ function ofOther(of, method, params) {
     const [approval] = of.otherApprovals.splice(0);
     return ok({ approvalId: approval.approvalId, decision: params.decision, instanceKey: 'main', toolName: approval.toolName });
   }
-  return ok({ approvals: [], questions: [], calls: [], events: [], proposals: [], changesets: [], tasks: [], budgets: [], rows: [], instances: [], total: 0 });
+  return ok({ approvals: [], questions: [], calls: [], events: [], proposals: [], changesets: [], tasks: [], schedules: [], budgets: [], rows: [], instances: [], total: 0 });
 }
 
 function page(of, { instanceKey, before, limit = 50 }) {
@@ -197,6 +197,24 @@ function approvalPage(all, after) {
   const first = after === undefined ? 0 : all.findIndex((one) => one.approvalId === after) + 1;
   const approvals = all.slice(first, first + 1);
   return first + 1 < all.length ? { approvals, next: approvals.at(-1).approvalId } : { approvals };
+}
+
+/** Small pages of the schedules, so that there is more than one. */
+function schedulePage(of, { instanceKey, after }) {
+  const all = of.schedules.filter((one) => instanceKey === undefined || one.instanceKey === instanceKey);
+  const first = after === undefined ? 0 : all.findIndex((one) => one.scheduleId === after.scheduleId) + 1;
+  const schedules = all.slice(first, first + 1);
+  const place = ({ workspaceId, instanceKey: key, scheduleId }) => ({ workspaceId, instanceKey: key, scheduleId });
+  return ok(first + 1 < all.length ? { schedules, next: place(schedules[0]) } : { schedules });
+}
+
+function changeSchedule(of, { scheduleId, at }) {
+  const found = of.schedules.find((one) => one.scheduleId === scheduleId);
+  if (found === undefined) return refusal('scheduleNotFound', `schedule \`${scheduleId}\` does not exist`, 'run `gdn event schedule list`');
+  if (at === undefined) of.schedules.splice(of.schedules.indexOf(found), 1);
+  else Object.assign(found, { next: at, time: { kind: 'once', at } });
+  of.tell({ type: 'schedule.changed', instanceKey: found.instanceKey, scheduleId, change: at === undefined ? 'removed' : 'moved' });
+  return ok({ schedule: found });
 }
 
 function decide(of, { approvalId, decision }) {
@@ -391,6 +409,9 @@ const CALLS = {
   'event.pause': (of, params) => stand(of, params, 'paused'),
   'event.drop': (of, params) => stand(of, params, null),
   'event.send': send,
+  'schedule.list': schedulePage,
+  'schedule.move': changeSchedule,
+  'schedule.remove': changeSchedule,
   'proposal.list': (of) => ok({ proposals: of.proposals }),
   'proposal.show': (of, params) => ok(structuredClone(proposalOf(of, params))),
   'proposal.diff': (of, params) => {

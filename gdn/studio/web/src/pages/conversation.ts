@@ -11,6 +11,7 @@ import { ask, fieldText } from '../parts/dialog.js';
 import { counted, dollars, duration } from '../parts/figures.js';
 import { approvalDecision } from '../decisions.js';
 import { type CallResult, messageView, replyView, type ResultPart, type StepFigures } from '../parts/message.js';
+import { schedulesView } from '../parts/schedules.js';
 import { sendView } from '../parts/sendbox.js';
 import { harmless, head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
@@ -20,7 +21,7 @@ import { studio } from '../studio.js';
 import { earlier, later, type Place } from '../moving.js';
 import { type Turn, turnsOf } from '../turns.js';
 import { deleteConversation, exportConversation } from '../whole.js';
-import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, Schedule, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
@@ -40,6 +41,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #steps = new Map<string, StepFigures>();
   #approvals: Approval[] = [];
   #questions: Question[] = [];
+  #schedules: Schedule[] = [];
   #fullPages: { events: RuntimeEvent[]; offset: number } = { events: [], offset: 0 };
   #checkpoints: Checkpoint[] = [];
   #instance: (Instance & { workDir?: string }) | null = null;
@@ -102,7 +104,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     const of = studio.of({ instanceKey: this.#key });
     const before = this.#state;
     const reply = this.#reply;
-    const [page, events, turns, instance, checkpoints, approvals, questions] = await Promise.all([
+    const [page, events, turns, instance, checkpoints, approvals, questions, schedules] = await Promise.all([
       call<MessagePage>('instance.page', { ...of, limit: PAGE_MESSAGES }),
       call<{ events: WaitingEvent[] }>('event.list', { ...of, parked: false, limit: 200 }).catch(() => ({ events: [] })),
       this.#readTurns(of),
@@ -110,6 +112,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       callPages<Checkpoint>('instance.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
       call<{ approvals: Approval[] }>('approval.list', of).catch(() => ({ approvals: [] })),
       call<{ questions: Question[] }>('question.list', studio.of()).catch(() => ({ questions: [] })),
+      callPages<Schedule>('schedule.list', 'schedules', of),
     ]);
     this.#approvals = approvals.approvals.filter((one) => one.instanceKey === this.#key);
     this.#questions = questions.questions.filter((one) => one.instanceKey === this.#key);
@@ -119,6 +122,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     this.#turns = turnsOf(turns);
     this.#instance = instance;
     this.#checkpoints = checkpoints.all;
+    this.#schedules = schedules.all;
     this.#readAfter(reply);
     const arrived = this.#state.total - before.total;
     if (before.total > 0 && arrived > 0) studio.announce(`${counted(arrived, 'new message')}.`);
@@ -305,7 +309,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
             </button></p>`}
         ${this.#messagesView()}
       </section>
-      ${this.#waiting()} ${this.#send()}`;
+      ${this.#waiting()} ${this.#scheduled()} ${this.#send()}`;
   }
 
   #about(): TemplateResult | typeof nothing {
@@ -411,6 +415,12 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       this.#eventAction(event),
     ]);
     return html`<h2>Waiting events</h2>${view.tableView('Waiting events', ['Event', 'State', 'Input', 'Action'], rows)}`;
+  }
+
+  #scheduled(): TemplateResult | typeof nothing {
+    if (this.#schedules.length === 0) return nothing;
+    const decider = { isBusy: this.isBusy, act: this.act.bind(this) };
+    return html`<h2>Schedules</h2>${schedulesView(this.#schedules, false, decider)}`;
   }
 
   #eventAction(event: WaitingEvent): TemplateResult {
