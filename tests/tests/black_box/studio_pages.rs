@@ -164,10 +164,11 @@ fn pass_with_generated_daemon(suite: &str) {
     RunningProgram::start(command).wait().exits(0);
 }
 
-/// A second workspace, a patch of 20,000 lines, and a transcript of 50,000 events.
+/// A second workspace, a patch of 20,000 lines, a transcript of 50,000 events, and a conversation of
+/// 10,000 messages.
 #[test]
 fn obs_5_inbox_and_large_pages_work_in_the_browser() {
-    for suite in ["inbox", "large"] {
+    for suite in ["inbox", "large", "long"] {
         pass_with_generated_daemon(suite);
     }
 }

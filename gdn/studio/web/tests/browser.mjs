@@ -78,6 +78,7 @@ const DRIVERS = {
 async function run(name, behind, port) {
   const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
   if (name === 'inbox') fake.daemon.addWorkspace();
+  if (name === 'long') fake.daemon.addLongConversation(2500);
   if (name === 'large') {
     fake.daemon.proposals.push(largeProposal());
     fake.daemon.taskItems = manyItems();
@@ -119,7 +120,7 @@ async function runBehindProxy() {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'large', 'reads', 'proxy'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'large', 'long', 'reads', 'proxy'];
 const failed = [];
 for (const name of names) {
   console.log(name);

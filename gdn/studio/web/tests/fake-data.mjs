@@ -233,3 +233,32 @@ export const waits = () => ({
 /** A proposal of 20,000 lines, and 50,000 things that the agent of a task reported. */
 export const largeProposal = () => ({ ...proposal, runId: 'large', digest: 'a'.repeat(64) });
 export const manyItems = () => Array.from({ length: 50_000 }, (_, n) => ({ at: at(n), run: 1, type: 'tool', id: `t${n}`, name: 'read', state: 'completed', input: `thing ${n}`, output: 'ok' }));
+
+/** A conversation of so many turns, each of four messages, and what was recorded of them. */
+export function longConversation(turns) {
+  const messages = [];
+  const events = [];
+  for (let n = 0; n < turns; n += 1) {
+    const [turnId, callId, ms] = [`n${n}`, `n${n}c`, n * 10_000];
+    const steps = [`${turnId}.1`, `${turnId}.2`];
+    messages.push(
+      message(`${turnId}:u`, 'user', `Question ${n}: how many copies were sold on day ${n}?`, ms),
+      message(`${turnId}:a1`, 'assistant', [
+        { type: 'text', text: `I look it up in **orders**, day ${n}:\n\n* by title\n* by shop` },
+        { type: 'tool-call', toolCallId: callId, toolName: 'bash__exec', input: { command: `grep -c ${n} orders.csv` } },
+      ], ms + 1000, { type: 'assistant', stepId: steps[0] }),
+      message(`${turnId}:r`, 'tool', [{ type: 'tool-result', toolCallId: callId, toolName: 'bash__exec', output: { type: 'text', value: `exit code: 0\n${n}\n` } }], ms + 2000, { type: 'tool', toolCallId: callId, toolName: 'bash__exec' }),
+      message(`${turnId}:a2`, 'assistant', `Answer ${n}: ${n} copies were sold.`, ms + 3000, { type: 'assistant', stepId: steps[1] }),
+    );
+    const base = { traceId: n.toString(16).padStart(32, '0'), agentName: 'clerk', instanceKey: 'endless', turnId };
+    const add = (type, more = {}) => events.push({ type, timestamp: at(ms), spanId: events.length.toString(16).padStart(16, '0'), ...base, ...more });
+    add('turn.started', { eventId: `e${n}` });
+    for (const stepId of steps) {
+      add('step.started', { stepId });
+      if (stepId === steps[0]) for (const type of ['tool.called', 'tool.completed']) add(type, { stepId, toolName: 'bash__exec' });
+      add('step.completed', { stepId, durationMs: 900, costMicroUsd: 600 });
+    }
+    add('turn.completed', { eventId: `e${n}`, durationMs: 3000, costMicroUsd: 1200 });
+  }
+  return { messages, events };
+}

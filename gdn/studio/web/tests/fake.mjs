@@ -112,6 +112,13 @@ export class FakeDaemon {
       for (let n = 0; n < 200; n += 1) stream.write({ notice: 'logs.line', params: { line: data.logLine(n, n === 7 ? data.HOSTILE[2] : undefined) } });
     }
   }
+  /** A conversation of so many turns of four messages. */
+  addLongConversation(turns) {
+    const { messages, events } = data.longConversation(turns);
+    this.conversations.unshift({ ...this.conversations[0], instanceKey: 'endless' });
+    this.histories.set('endless', messages);
+    this.endlessEvents = events;
+  }
   /** A second workspace, in which one call waits. */
   addWorkspace() {
     this.otherApprovals = data.otherApprovals();
@@ -146,6 +153,13 @@ function page(of, { instanceKey, before, limit = 50 }) {
   const cut = messages.map((message, at) => ({ message, at: first + at })).filter(({ message }) => cutTexts(message.data, 'content'));
   const told = { messages, pending: [], ...(first > 0 ? { previous: first } : {}), total: all.length };
   return ok({ ...told, ...(cut.length > 0 ? { cut: cut.map(({ message, at }) => ({ messageId: message.id, offset: at })) } : {}) });
+}
+
+/** The turns in pages; each has as many events as 1 MiB holds. */
+function turnPage(of, { instanceKey, offset = 0 }) {
+  const all = instanceKey === 'main' ? data.turnEvents : instanceKey === 'endless' ? of.endlessEvents : [];
+  const next = offset + 4000;
+  return ok({ events: all.slice(offset, next), unreadable: 0, busy: false, ...(next < all.length ? { next } : {}) });
 }
 
 /** Cuts the texts below a key as the daemon does; whether there was one to cut. */
@@ -357,7 +371,7 @@ const CALLS = {
     if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn conversation list`');
     return ok({ ...found, directory: '/d', workDir: '/d/work', messages: of.histories.get(instanceKey)?.length ?? 0, baseBytes: 1, pendingEvents: 0, extensions: {} });
   },
-  'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
+  'instance.turns': turnPage,
   'instance.checkpoints': (_, { instanceKey }) => ok({ checkpoints: instanceKey === 'main' ? data.checkpoints : [] }),
   'instance.export': (of, { instanceKey, position }) => {
     // The last message comes in a part of its own.
