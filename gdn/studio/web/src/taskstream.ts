@@ -66,16 +66,33 @@ function entryOf(number: number, item: TaskItem): Entry {
   return { number, item, size: JSON.stringify(item).length };
 }
 
+/** Name of a call among all of a stream; null for an item that cannot be joined with a later one. */
+function callName(item: TaskItem): string | null {
+  return isCall(item) && item.id !== undefined ? JSON.stringify([item.type, item.id, item.run]) : null;
+}
+
+/** Places of the latest entries of calls: a part has many items, so that a search for each would hold up the page. */
+function placesOf(entries: Entry[]): Map<string, number> {
+  const places = new Map<string, number>();
+  entries.forEach(({ item }, at) => {
+    const name = callName(item);
+    if (name !== null) places.set(name, at);
+  });
+  return places;
+}
+
 /** Adds an item to the entries, or joins it with one of them. */
-function add(entries: Entry[], count: number, item: TaskItem): number {
-  if (isCall(item) && item.id !== undefined) {
-    const at = entries.findLastIndex(({ item: one }) => one.type === item.type && one.id === item.id && one.run === item.run);
+function add(entries: Entry[], places: Map<string, number>, count: number, item: TaskItem): number {
+  const name = callName(item);
+  if (name !== null) {
+    const at = places.get(name) ?? -1;
     const before = entries[at]?.item;
-    if (before !== undefined && isCall(before) && before.state === 'started') {
+    if (before !== undefined && isCall(before) && isCall(item) && before.state === 'started') {
       const entry = entryOf(entries[at]!.number, { ...joinedCall(before, item), at: before.at });
       entries[at] = item.state === 'started' ? entry : { ...entry, endedAt: item.at };
       return count;
     }
+    places.set(name, entries.length);
   }
   const last = entries.at(-1);
   const joined = last === undefined ? null : joinedText(last.item, item);
@@ -110,12 +127,13 @@ export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
       return { state, verdict: state.next !== null && next <= state.next ? 'duplicate' : 'gap' };
     }
     const entries = [...state.entries];
+    const places = placesOf(entries);
     let { count } = state;
     // At the start, the page has missed nothing.
     if (after !== undefined && skippedBytes !== undefined && skippedBytes > 0) {
-      count = add(entries, count, missing(items[0]?.at, skippedBytes));
+      count = add(entries, places, count, missing(items[0]?.at, skippedBytes));
     }
-    for (const item of items) count = add(entries, count, item);
+    for (const item of items) count = add(entries, places, count, item);
     const dropped = surplus(entries);
     entries.splice(0, dropped);
     return {

@@ -78,8 +78,8 @@ const DRIVERS = {
 async function run(name, behind, port) {
   const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
   if (name === 'inbox') fake.daemon.addWorkspace();
-  if (name === 'long') fake.daemon.addLongConversation(2500);
-  if (name === 'large') {
+  if (name === 'long' || name === 'interactive') fake.daemon.addLongConversation(2500);
+  if (name === 'large' || name === 'interactive') {
     fake.daemon.proposals.push(largeProposal());
     fake.daemon.taskItems = manyItems();
   }

@@ -132,8 +132,9 @@ export const TASK_DIFF =
   `${GIT('icon.png')}GIT binary patch\nliteral 3\nKcmZQ$00962\n\nliteral 0\nHcmV?d00001\n\n`;
 /** The same after the comments were addressed. */
 export const REWORKED_DIFF = `${GIT('src/b.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/b.rs\n@@ -0,0 +1 @@\n+fn b() {}\n`;
-/** 20,000 added lines of a program. */
-export const largeDiff = () => `--- a/src/large.rs\n+++ b/src/large.rs\n@@ -0,0 +1,20000 @@\n${Array.from({ length: 20_000 }, (_, n) => `+    let value_${n} = compute("line ${n}", ${n}); // note\n`).join('')}`;
+/** 20,000 added lines of a program, made once: a daemon reads a file. */
+let large20000;
+export const largeDiff = () => (large20000 ??= `--- a/src/large.rs\n+++ b/src/large.rs\n@@ -0,0 +1,20000 @@\n${Array.from({ length: 20_000 }, (_, n) => `+    let value_${n} = compute("line ${n}", ${n}); // note\n`).join('')}`);
 const proposal = {
   runId: 'r1', agentId: 'coder', state: 'open', createdAt: at(0), changedFiles: 1, digest: '60303ae2'.repeat(8), notes: 'by coder',
   directory: '/x', summary: '# What changed\n', files: [{ path: 'src/a.rs', status: 'modified', oldBytes: 10, newBytes: 14 }],
