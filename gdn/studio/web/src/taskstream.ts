@@ -18,8 +18,8 @@ export interface Entry {
   item: TaskItem;
   /** Time of the end of a call that had a start. */
   endedAt?: Time;
-  /** Characters as JSON. */
-  size: number;
+  /** Characters as JSON; absent until they are counted, because most entries of a long part are dropped. */
+  size?: number;
 }
 
 /** A task's stream: its latest entries. */
@@ -31,11 +31,13 @@ export interface TaskStreamState {
   count: number;
   /** True if earlier entries were dropped. */
   isCut: boolean;
+  /** True if items are known to follow at once. */
+  isBehind: boolean;
   /** True if the task has ended and none of its processes runs. */
   isOver: boolean;
 }
 
-const START: TaskStreamState = { next: null, entries: [], count: 0, isCut: false, isOver: false };
+const START: TaskStreamState = { next: null, entries: [], count: 0, isCut: false, isBehind: false, isOver: false };
 
 type Call = Extract<TaskItem, { state: string }>;
 
@@ -63,7 +65,7 @@ function joinedText(before: TaskItem, item: TaskItem): TaskItem | null {
 }
 
 function entryOf(number: number, item: TaskItem): Entry {
-  return { number, item, size: JSON.stringify(item).length };
+  return { number, item };
 }
 
 /** Name of a call among all of a stream; null for an item that cannot be joined with a later one. */
@@ -108,7 +110,9 @@ function add(entries: Entry[], places: Map<string, number>, count: number, item:
 function surplus(entries: Entry[]): number {
   let characters = 0;
   for (let at = entries.length - 1; at >= 0; at -= 1) {
-    characters += entries[at]!.size;
+    const entry = entries[at]!;
+    entry.size ??= JSON.stringify(entry.item).length;
+    characters += entry.size;
     const isTooMuch = characters > CHARACTERS_MAX || entries.length - at > ENTRIES_MAX;
     if (isTooMuch && at < entries.length - 1) return at + 1;
   }
@@ -121,7 +125,7 @@ export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
   resume: ({ next }) => (next === null ? {} : { after: next }),
   restarted: (state) => ({ ...state, isOver: false }),
   isOver: ({ isOver }) => isOver,
-  apply(before, { after, items, next, skippedBytes, isOver }) {
+  apply(before, { after, items, next, skippedBytes, isEnd, isOver }) {
     const state = after === undefined ? START : before;
     if (after !== undefined && after !== state.next) {
       return { state, verdict: state.next !== null && next <= state.next ? 'duplicate' : 'gap' };
@@ -137,7 +141,7 @@ export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
     const dropped = surplus(entries);
     entries.splice(0, dropped);
     return {
-      state: { next, entries, count, isCut: state.isCut || dropped > 0, isOver: isOver === true },
+      state: { next, entries, count, isCut: state.isCut || dropped > 0, isBehind: isEnd === false, isOver: isOver === true },
       verdict: 'applied',
     };
   },

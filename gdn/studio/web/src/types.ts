@@ -420,6 +420,8 @@ export interface TaskPart {
   items: TaskItem[];
   next: number;
   skippedBytes?: number;
+  /** False if items follow at once. */
+  isEnd?: boolean;
   isOver?: boolean;
 }
 

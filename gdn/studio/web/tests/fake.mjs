@@ -65,7 +65,7 @@ export class FakeDaemon {
     const items = this.taskItems.slice(after ?? 0, (after ?? 0) + 2000);
     const next = (after ?? 0) + items.length;
     const isOver = this.isTaskOver && next === this.taskItems.length ? { isOver: true } : {};
-    stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: true, ...isOver } });
+    stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: next === this.taskItems.length, ...isOver } });
     stream.after = next;
     if (next < this.taskItems.length) return this.#taskPart(stream);
     if (this.isTaskOver) stream.finish();

@@ -27,15 +27,15 @@ function measure(page, hash, selector) {
     location.hash = to;
     const look = () => {
       if (document.querySelector(wanted) === null) return requestAnimationFrame(look);
-      // The frame is painted, and what waited to be run has run.
-      requestAnimationFrame(() => setTimeout(() => {
+      // The frame is painted, and the next task is one of the priority of input.
+      requestAnimationFrame(() => scheduler.postTask(() => {
         const usableMs = performance.now() - beganMs;
         setTimeout(() => {
           observer.disconnect();
           const later = tasks.filter(({ startTime }) => startTime >= beganMs + usableMs).map(({ duration }) => duration);
           resolve({ usableMs, waitMs: Math.max(0, ...later) });
         }, afterMs);
-      }));
+      }, { priority: 'user-blocking' }));
     };
     look();
   }), { to: hash, wanted: selector, afterMs: AFTER_MS });
