@@ -67,7 +67,12 @@ export class FakeDaemon {
     const isOver = this.isTaskOver && next === this.taskItems.length ? { isOver: true } : {};
     stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: next === this.taskItems.length, ...isOver } });
     stream.after = next;
-    if (next < this.taskItems.length) return this.#taskPart(stream);
+    if (next < this.taskItems.length) {
+      // Other requests are answered in between, as by the daemon.
+      clearImmediate(stream.rest);
+      stream.rest = setImmediate(() => this.streams.has(stream) && this.#taskPart(stream));
+      return;
+    }
     if (this.isTaskOver) stream.finish();
   }
   log(text) {
