@@ -164,10 +164,11 @@ fn pass_with_generated_daemon(suite: &str) {
     RunningProgram::start(command).wait().exits(0);
 }
 
-/// A second workspace, a patch of 20,000 lines, and a transcript of 50,000 events.
+/// A second workspace, a patch of 20,000 lines, a transcript of 50,000 events, and a conversation of
+/// 10,000 messages.
 #[test]
 fn obs_5_inbox_and_large_pages_work_in_the_browser() {
-    for suite in ["inbox", "large"] {
+    for suite in ["inbox", "large", "long"] {
         pass_with_generated_daemon(suite);
     }
 }
@@ -215,6 +216,41 @@ fn obs_5_call_approved_in_the_browser_runs_once() {
     suite.ends_well();
     assert!(asking.wait().exits(0).stdout.contains("ran a"));
     assert_eq!(approvals::runs_of(&home, "a"), 1);
+}
+
+#[test]
+fn obs_5_schedules_are_moved_and_removed_on_the_page() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let inject = |text: &str, when: [&str; 2]| {
+        let kept = home.gdn_json(&[&["event", "inject", text][..], &when].concat());
+        kept["schedule"]["scheduleId"].as_str().unwrap().to_owned()
+    };
+    let once = inject("echo later", ["--at", "480h"]);
+    let often = inject("echo often", ["--cron", "0 0 1 1 *"]);
+    let next = |id: &str| {
+        let listed = home.gdn_json(&["event", "schedule", "list"]);
+        let schedules = listed["schedules"].as_array().unwrap();
+        let found = schedules.iter().find(|it| it["scheduleId"] == id);
+        found.map(|it| it["next"].as_str().unwrap().to_owned())
+    };
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "schedules"), &mut studio);
+    suite.says("ready schedules");
+    suite.answer(&format!("{once} {often}"));
+    suite.says("ready moved");
+    let moved = next(&once).unwrap();
+    assert!(moved.ends_with("T00:30:00.000Z"), "{moved}");
+    suite.answer("go");
+    suite.says("ready removed");
+    assert_eq!(next(&once), None);
+    assert!(next(&often).is_some());
+    home.gdn(&["event", "schedule", "remove", &often]).exits(0);
+    suite.answer("go");
+    suite.ends_well();
 }
 
 /// Number of parts of a reply.

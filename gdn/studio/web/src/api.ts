@@ -73,11 +73,12 @@ export interface Listed<T> {
   isCut: boolean;
 }
 
-/** What followed from one event, on all pages of it. */
-export async function callTrace(params: Record<string, unknown>): Promise<Trace> {
+/** What followed from one event, on all pages of it. `begun` gets the first page if others follow. */
+export async function callTrace(params: Record<string, unknown>, begun: (first: Trace) => void = () => undefined): Promise<Trace> {
   let page = await call<TracePage>('trace.page', params);
   const { traceId, events } = page;
   let isPartial = page.partial;
+  if (page.next !== undefined) begun({ traceId, events: [...events], isPartial });
   while (page.next !== undefined) {
     // The latest trace may be another one meanwhile.
     page = await call<TracePage>('trace.page', { ...params, of: traceId, after: page.next });

@@ -20,13 +20,21 @@ export interface Reviewed {
   commented: Commented;
 }
 
-/** Reads a proposal; its patch only if it is another one than before. `changed` reads the comments again. */
-export async function readProposal(at: Sandbox, before: Reviewed | null, changed: () => Promise<void>): Promise<Reviewed> {
+/**
+ * Reads a proposal; its patch only if it is another one than before. `changed` reads the comments again. `beside` is
+ * called while the patch is read, which takes a while if it is long.
+ */
+export async function readProposal(
+  at: Sandbox,
+  before: Reviewed | null,
+  changed: () => Promise<void>,
+  beside: (proposal: Proposal) => Promise<void> = async () => undefined,
+): Promise<Reviewed> {
   const sandbox = { runId: at.runId, agentId: at.agentId };
   const proposal = await call<Proposal>('proposal.show', studio.of({ sandbox }));
   const { digest, comments = [], state } = proposal;
   const isKnown = before !== null && before.diff !== '' && before.proposal.digest === digest;
-  const diff = isKnown ? before.diff : await readPatch(sandbox, studio.workspaceId);
+  const [diff] = await Promise.all([isKnown ? before.diff : readPatch(sandbox, studio.workspaceId), beside(proposal)]);
   return { proposal, diff, commented: { sandbox, digest, comments, isOpen: state === 'open', changed } };
 }
 

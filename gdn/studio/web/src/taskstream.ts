@@ -18,8 +18,8 @@ export interface Entry {
   item: TaskItem;
   /** Time of the end of a call that had a start. */
   endedAt?: Time;
-  /** Characters as JSON. */
-  size: number;
+  /** Characters as JSON; absent until they are counted, because most entries of a long part are dropped. */
+  size?: number;
 }
 
 /** A task's stream: its latest entries. */
@@ -31,11 +31,13 @@ export interface TaskStreamState {
   count: number;
   /** True if earlier entries were dropped. */
   isCut: boolean;
+  /** True if items are known to follow at once. */
+  isBehind: boolean;
   /** True if the task has ended and none of its processes runs. */
   isOver: boolean;
 }
 
-const START: TaskStreamState = { next: null, entries: [], count: 0, isCut: false, isOver: false };
+const START: TaskStreamState = { next: null, entries: [], count: 0, isCut: false, isBehind: false, isOver: false };
 
 type Call = Extract<TaskItem, { state: string }>;
 
@@ -63,19 +65,36 @@ function joinedText(before: TaskItem, item: TaskItem): TaskItem | null {
 }
 
 function entryOf(number: number, item: TaskItem): Entry {
-  return { number, item, size: JSON.stringify(item).length };
+  return { number, item };
+}
+
+/** Name of a call among all of a stream; null for an item that cannot be joined with a later one. */
+function callName(item: TaskItem): string | null {
+  return isCall(item) && item.id !== undefined ? JSON.stringify([item.type, item.id, item.run]) : null;
+}
+
+/** Places of the latest entries of calls: a part has many items, so that a search for each would hold up the page. */
+function placesOf(entries: Entry[]): Map<string, number> {
+  const places = new Map<string, number>();
+  entries.forEach(({ item }, at) => {
+    const name = callName(item);
+    if (name !== null) places.set(name, at);
+  });
+  return places;
 }
 
 /** Adds an item to the entries, or joins it with one of them. */
-function add(entries: Entry[], count: number, item: TaskItem): number {
-  if (isCall(item) && item.id !== undefined) {
-    const at = entries.findLastIndex(({ item: one }) => one.type === item.type && one.id === item.id && one.run === item.run);
+function add(entries: Entry[], places: Map<string, number>, count: number, item: TaskItem): number {
+  const name = callName(item);
+  if (name !== null) {
+    const at = places.get(name) ?? -1;
     const before = entries[at]?.item;
-    if (before !== undefined && isCall(before) && before.state === 'started') {
+    if (before !== undefined && isCall(before) && isCall(item) && before.state === 'started') {
       const entry = entryOf(entries[at]!.number, { ...joinedCall(before, item), at: before.at });
       entries[at] = item.state === 'started' ? entry : { ...entry, endedAt: item.at };
       return count;
     }
+    places.set(name, entries.length);
   }
   const last = entries.at(-1);
   const joined = last === undefined ? null : joinedText(last.item, item);
@@ -91,7 +110,9 @@ function add(entries: Entry[], count: number, item: TaskItem): number {
 function surplus(entries: Entry[]): number {
   let characters = 0;
   for (let at = entries.length - 1; at >= 0; at -= 1) {
-    characters += entries[at]!.size;
+    const entry = entries[at]!;
+    entry.size ??= JSON.stringify(entry.item).length;
+    characters += entry.size;
     const isTooMuch = characters > CHARACTERS_MAX || entries.length - at > ENTRIES_MAX;
     if (isTooMuch && at < entries.length - 1) return at + 1;
   }
@@ -104,22 +125,23 @@ export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
   resume: ({ next }) => (next === null ? {} : { after: next }),
   restarted: (state) => ({ ...state, isOver: false }),
   isOver: ({ isOver }) => isOver,
-  apply(before, { after, items, next, skippedBytes, isOver }) {
+  apply(before, { after, items, next, skippedBytes, isEnd, isOver }) {
     const state = after === undefined ? START : before;
     if (after !== undefined && after !== state.next) {
       return { state, verdict: state.next !== null && next <= state.next ? 'duplicate' : 'gap' };
     }
     const entries = [...state.entries];
+    const places = placesOf(entries);
     let { count } = state;
     // At the start, the page has missed nothing.
     if (after !== undefined && skippedBytes !== undefined && skippedBytes > 0) {
-      count = add(entries, count, missing(items[0]?.at, skippedBytes));
+      count = add(entries, places, count, missing(items[0]?.at, skippedBytes));
     }
-    for (const item of items) count = add(entries, count, item);
+    for (const item of items) count = add(entries, places, count, item);
     const dropped = surplus(entries);
     entries.splice(0, dropped);
     return {
-      state: { next, entries, count, isCut: state.isCut || dropped > 0, isOver: isOver === true },
+      state: { next, entries, count, isCut: state.isCut || dropped > 0, isBehind: isEnd === false, isOver: isOver === true },
       verdict: 'applied',
     };
   },

@@ -1,4 +1,4 @@
-// Turns, made of the runtime events of a conversation.
+// Turns and steps, made of the runtime events of a conversation. Pure.
 
 import type { RuntimeEvent } from './types.js';
 
@@ -17,24 +17,64 @@ export interface Turn {
   reason: string | undefined;
 }
 
+/** What a step took. */
+export interface StepFigures {
+  durationMs?: number;
+  costMicroUsd?: number;
+  traceId?: string;
+}
+
+/** The turns of a conversation in the order in which they began, and its steps, by their ids. */
+export interface TurnLog {
+  turns: ReadonlyMap<string, Turn>;
+  steps: ReadonlyMap<string, StepFigures>;
+}
+
+/** A log of which nothing was read. */
+export const NO_TURNS: TurnLog = { turns: new Map(), steps: new Map() };
+
 const ENDS: Record<string, string> = { 'turn.completed': 'completed', 'turn.failed': 'failed', 'turn.parked': 'parked' };
+
+/** The log with further events; the one before is unchanged, so that its last page can be read again. */
+export function withEvents(log: TurnLog, events: RuntimeEvent[]): TurnLog {
+  const turns = new Map(log.turns);
+  const steps = new Map(log.steps);
+  const changed = new Set<string>();
+  for (const event of events) {
+    let turn = turns.get(event.turnId) ?? begun(event);
+    if (!changed.has(event.turnId)) turn = { ...turn };
+    changed.add(event.turnId);
+    turns.set(event.turnId, turn);
+    addTo(turn, event);
+    if (event.stepId !== undefined && event.type.startsWith('step.')) {
+      steps.set(event.stepId, { ...steps.get(event.stepId), ...figuresOf(event) });
+    }
+  }
+  return { turns, steps };
+}
 
 /** The turns in the order in which they began. */
 export function turnsOf(events: RuntimeEvent[]): Turn[] {
-  const turns = new Map<string, Turn>();
-  for (const event of events) {
-    const turn = turns.get(event.turnId) ?? begun(event);
-    turns.set(event.turnId, turn);
-    if (event.type === 'step.started') turn.steps += 1;
-    if (event.type === 'tool.called') turn.tools += 1;
-    const outcome = ENDS[event.type];
-    if (outcome === undefined) continue;
-    turn.outcome = outcome;
-    turn.durationMs = event.durationMs ?? Date.parse(event.timestamp) - Date.parse(turn.startedAt);
-    turn.costMicroUsd = event.costMicroUsd;
-    if (outcome !== 'completed') turn.reason = event.detail;
-  }
-  return [...turns.values()];
+  return [...withEvents(NO_TURNS, events).turns.values()];
+}
+
+function addTo(turn: Turn, event: RuntimeEvent): void {
+  if (event.type === 'step.started') turn.steps += 1;
+  if (event.type === 'tool.called') turn.tools += 1;
+  const outcome = ENDS[event.type];
+  if (outcome === undefined) return;
+  turn.outcome = outcome;
+  turn.durationMs = event.durationMs ?? Date.parse(event.timestamp) - Date.parse(turn.startedAt);
+  turn.costMicroUsd = event.costMicroUsd;
+  if (outcome !== 'completed') turn.reason = event.detail;
+}
+
+function figuresOf({ traceId, durationMs, costMicroUsd }: RuntimeEvent): StepFigures {
+  return {
+    traceId,
+    ...(durationMs === undefined ? {} : { durationMs }),
+    ...(costMicroUsd === undefined ? {} : { costMicroUsd }),
+  };
 }
 
 function begun({ turnId, traceId, eventId, timestamp }: RuntimeEvent): Turn {

@@ -243,6 +243,26 @@ export interface WaitingEvent {
   input: string;
 }
 
+/** An input of a conversation that becomes due later. */
+export interface Schedule {
+  workspaceId: string;
+  instanceKey: string;
+  agentName: string;
+  /** True if a person created it, not its agent. */
+  byPerson?: boolean;
+  scheduleId: string;
+  time: ScheduleTime;
+  input: string;
+  createdAt: Time;
+  /** Absent if none is left. */
+  next?: Time;
+  /** Reason why its inputs cannot be sent. */
+  problem?: string;
+}
+
+/** Times of a schedule. */
+export type ScheduleTime = { kind: 'once'; at: Time } | { kind: 'cron'; cron: string; timeZone: string };
+
 /** Who made a proposal: the run and the worker. */
 export interface Sandbox {
   runId: string;
@@ -400,6 +420,8 @@ export interface TaskPart {
   items: TaskItem[];
   next: number;
   skippedBytes?: number;
+  /** False if items follow at once. */
+  isEnd?: boolean;
   isOver?: boolean;
 }
 

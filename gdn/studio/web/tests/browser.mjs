@@ -65,6 +65,10 @@ const DRIVERS = {
     daemon.tell({ type: 'approval.asked', instanceKey: 'main', approvalId: 'a-33333333', toolName: 'shell__run' });
     return 'go';
   },
+  schedules: async ({ daemon }, round) => {
+    if (round === 2) daemon.call('schedule.remove', { scheduleId: 's-0000000000000002' });
+    return 's-0000000000000001 s-0000000000000002';
+  },
   tabs: async (fake) => {
     fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
     return 'go';
@@ -74,7 +78,8 @@ const DRIVERS = {
 async function run(name, behind, port) {
   const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
   if (name === 'inbox') fake.daemon.addWorkspace();
-  if (name === 'large') {
+  if (name === 'long' || name === 'interactive') fake.daemon.addLongConversation(2500);
+  if (name === 'large' || name === 'interactive') {
     fake.daemon.proposals.push(largeProposal());
     fake.daemon.taskItems = manyItems();
   }
@@ -115,7 +120,7 @@ async function runBehindProxy() {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task', 'review', 'inbox', 'large', 'reads', 'proxy'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'large', 'long', 'reads', 'proxy'];
 const failed = [];
 for (const name of names) {
   console.log(name);

@@ -62,6 +62,7 @@ export function asInTheDocs(daemon) {
   daemon.inputs = { [release.approvalId]: { command: 'git push origin main' }, [mail.approvalId]: { to: 'ada@example.org', subject: 'Your order' } };
   daemon.questions = daemon.questions.map((one) => ({ ...one, message: 'Which size shall it be?' }));
   daemon.waiting = daemon.waiting.map((one) => ({ ...one, instanceKey: 'chat-00007' }));
+  daemon.schedules = [];
   daemon.histories.set('main', main);
   daemon.tasks = daemon.tasks.filter((one) => one.taskId !== 'fix');
   daemon.proposals = daemon.proposals.filter((one) => one.runId !== 'fix').map((one) => ({

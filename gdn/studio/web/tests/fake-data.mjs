@@ -108,6 +108,15 @@ const event = (eventId, standing) => ({
   instanceKey: 'main', agentName: 'clerk', eventId, standing, crashes: standing === 'parked' ? 3 : 0, since: at(0), input: 'Hello',
   ...(standing === 'parked' ? { reason: '3 processes ended during its turn, most recently: killed by SIGKILL' } : {}), source: { kind: 'connector', name: 'cli' },
 });
+const schedule = {
+  workspaceId: WORKSPACE, instanceKey: 'main', agentName: 'clerk', byPerson: true, scheduleId: 's-0000000000000001', time: { kind: 'once', at: '2999-12-24T09:00:00.000Z' },
+  catchUp: 'latest', input: 'Wish a happy Christmas.', createdAt: at(0), next: '2999-12-24T09:00:00.000Z',
+};
+const schedules = () => [
+  schedule,
+  { ...schedule, byPerson: undefined, scheduleId: 's-0000000000000002', time: { kind: 'cron', cron: '30 2 * * *', timeZone: 'Europe/Berlin' }, input: HOSTILE[0], next: '2999-01-01T01:30:00.000Z' },
+  { ...schedule, instanceKey: 'hostile', scheduleId: 's-0000000000000003', input: HOSTILE[2], problem: HOSTILE[1] },
+];
 const unknown = (instanceKey, toolCallId, toolName, detail) => ({
   workspaceId: WORKSPACE, instanceKey, agentName: 'clerk', turnId: 't', toolCallId, toolName, at: at(0), detail,
 });
@@ -123,8 +132,9 @@ export const TASK_DIFF =
   `${GIT('icon.png')}GIT binary patch\nliteral 3\nKcmZQ$00962\n\nliteral 0\nHcmV?d00001\n\n`;
 /** The same after the comments were addressed. */
 export const REWORKED_DIFF = `${GIT('src/b.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/b.rs\n@@ -0,0 +1 @@\n+fn b() {}\n`;
-/** 20,000 added lines of a program. */
-export const largeDiff = () => `--- a/src/large.rs\n+++ b/src/large.rs\n@@ -0,0 +1,20000 @@\n${Array.from({ length: 20_000 }, (_, n) => `+    let value_${n} = compute("line ${n}", ${n}); // note\n`).join('')}`;
+/** 20,000 added lines of a program, made once: a daemon reads a file. */
+let large20000;
+export const largeDiff = () => (large20000 ??= `--- a/src/large.rs\n+++ b/src/large.rs\n@@ -0,0 +1,20000 @@\n${Array.from({ length: 20_000 }, (_, n) => `+    let value_${n} = compute("line ${n}", ${n}); // note\n`).join('')}`);
 const proposal = {
   runId: 'r1', agentId: 'coder', state: 'open', createdAt: at(0), changedFiles: 1, digest: '60303ae2'.repeat(8), notes: 'by coder',
   directory: '/x', summary: '# What changed\n', files: [{ path: 'src/a.rs', status: 'modified', oldBytes: 10, newBytes: 14 }],
@@ -218,9 +228,38 @@ export const waits = () => ({
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
   calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` ended during the call; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
-  proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(),
+  proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(), schedules: schedules(),
 });
 
 /** A proposal of 20,000 lines, and 50,000 things that the agent of a task reported. */
 export const largeProposal = () => ({ ...proposal, runId: 'large', digest: 'a'.repeat(64) });
 export const manyItems = () => Array.from({ length: 50_000 }, (_, n) => ({ at: at(n), run: 1, type: 'tool', id: `t${n}`, name: 'read', state: 'completed', input: `thing ${n}`, output: 'ok' }));
+
+/** A conversation of so many turns, each of four messages, and what was recorded of them. */
+export function longConversation(turns) {
+  const messages = [];
+  const events = [];
+  for (let n = 0; n < turns; n += 1) {
+    const [turnId, callId, ms] = [`n${n}`, `n${n}c`, n * 10_000];
+    const steps = [`${turnId}.1`, `${turnId}.2`];
+    messages.push(
+      message(`${turnId}:u`, 'user', `Question ${n}: how many copies were sold on day ${n}?`, ms),
+      message(`${turnId}:a1`, 'assistant', [
+        { type: 'text', text: `I look it up in **orders**, day ${n}:\n\n* by title\n* by shop` },
+        { type: 'tool-call', toolCallId: callId, toolName: 'bash__exec', input: { command: `grep -c ${n} orders.csv` } },
+      ], ms + 1000, { type: 'assistant', stepId: steps[0] }),
+      message(`${turnId}:r`, 'tool', [{ type: 'tool-result', toolCallId: callId, toolName: 'bash__exec', output: { type: 'text', value: `exit code: 0\n${n}\n` } }], ms + 2000, { type: 'tool', toolCallId: callId, toolName: 'bash__exec' }),
+      message(`${turnId}:a2`, 'assistant', `Answer ${n}: ${n} copies were sold.`, ms + 3000, { type: 'assistant', stepId: steps[1] }),
+    );
+    const base = { traceId: n.toString(16).padStart(32, '0'), agentName: 'clerk', instanceKey: 'endless', turnId };
+    const add = (type, more = {}) => events.push({ type, timestamp: at(ms), spanId: events.length.toString(16).padStart(16, '0'), ...base, ...more });
+    add('turn.started', { eventId: `e${n}` });
+    for (const stepId of steps) {
+      add('step.started', { stepId });
+      if (stepId === steps[0]) for (const type of ['tool.called', 'tool.completed']) add(type, { stepId, toolName: 'bash__exec' });
+      add('step.completed', { stepId, durationMs: 900, costMicroUsd: 600 });
+    }
+    add('turn.completed', { eventId: `e${n}`, durationMs: 3000, costMicroUsd: 1200 });
+  }
+  return { messages, events };
+}

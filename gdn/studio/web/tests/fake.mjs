@@ -65,9 +65,14 @@ export class FakeDaemon {
     const items = this.taskItems.slice(after ?? 0, (after ?? 0) + 2000);
     const next = (after ?? 0) + items.length;
     const isOver = this.isTaskOver && next === this.taskItems.length ? { isOver: true } : {};
-    stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: true, ...isOver } });
+    stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: next === this.taskItems.length, ...isOver } });
     stream.after = next;
-    if (next < this.taskItems.length) return this.#taskPart(stream);
+    if (next < this.taskItems.length) {
+      // Other requests are answered in between, as by the daemon.
+      clearImmediate(stream.rest);
+      stream.rest = setImmediate(() => this.streams.has(stream) && this.#taskPart(stream));
+      return;
+    }
     if (this.isTaskOver) stream.finish();
   }
   log(text) {
@@ -112,6 +117,13 @@ export class FakeDaemon {
       for (let n = 0; n < 200; n += 1) stream.write({ notice: 'logs.line', params: { line: data.logLine(n, n === 7 ? data.HOSTILE[2] : undefined) } });
     }
   }
+  /** A conversation of so many turns of four messages. */
+  addLongConversation(turns) {
+    const { messages, events } = data.longConversation(turns);
+    this.conversations.unshift({ ...this.conversations[0], instanceKey: 'endless' });
+    this.histories.set('endless', messages);
+    this.endlessEvents = events;
+  }
   /** A second workspace, in which one call waits. */
   addWorkspace() {
     this.otherApprovals = data.otherApprovals();
@@ -135,7 +147,7 @@ function ofOther(of, method, params) {
     const [approval] = of.otherApprovals.splice(0);
     return ok({ approvalId: approval.approvalId, decision: params.decision, instanceKey: 'main', toolName: approval.toolName });
   }
-  return ok({ approvals: [], questions: [], calls: [], events: [], proposals: [], changesets: [], tasks: [], budgets: [], rows: [], instances: [], total: 0 });
+  return ok({ approvals: [], questions: [], calls: [], events: [], proposals: [], changesets: [], tasks: [], schedules: [], budgets: [], rows: [], instances: [], total: 0 });
 }
 
 function page(of, { instanceKey, before, limit = 50 }) {
@@ -146,6 +158,13 @@ function page(of, { instanceKey, before, limit = 50 }) {
   const cut = messages.map((message, at) => ({ message, at: first + at })).filter(({ message }) => cutTexts(message.data, 'content'));
   const told = { messages, pending: [], ...(first > 0 ? { previous: first } : {}), total: all.length };
   return ok({ ...told, ...(cut.length > 0 ? { cut: cut.map(({ message, at }) => ({ messageId: message.id, offset: at })) } : {}) });
+}
+
+/** The turns in pages; each has as many events as 1 MiB holds. */
+function turnPage(of, { instanceKey, offset = 0 }) {
+  const all = instanceKey === 'main' ? data.turnEvents : instanceKey === 'endless' ? of.endlessEvents : [];
+  const next = offset + 4000;
+  return ok({ events: all.slice(offset, next), unreadable: 0, busy: false, ...(next < all.length ? { next } : {}) });
 }
 
 /** Cuts the texts below a key as the daemon does; whether there was one to cut. */
@@ -197,6 +216,24 @@ function approvalPage(all, after) {
   const first = after === undefined ? 0 : all.findIndex((one) => one.approvalId === after) + 1;
   const approvals = all.slice(first, first + 1);
   return first + 1 < all.length ? { approvals, next: approvals.at(-1).approvalId } : { approvals };
+}
+
+/** Small pages of the schedules, so that there is more than one. */
+function schedulePage(of, { instanceKey, after }) {
+  const all = of.schedules.filter((one) => instanceKey === undefined || one.instanceKey === instanceKey);
+  const first = after === undefined ? 0 : all.findIndex((one) => one.scheduleId === after.scheduleId) + 1;
+  const schedules = all.slice(first, first + 1);
+  const place = ({ workspaceId, instanceKey: key, scheduleId }) => ({ workspaceId, instanceKey: key, scheduleId });
+  return ok(first + 1 < all.length ? { schedules, next: place(schedules[0]) } : { schedules });
+}
+
+function changeSchedule(of, { scheduleId, at }) {
+  const found = of.schedules.find((one) => one.scheduleId === scheduleId);
+  if (found === undefined) return refusal('scheduleNotFound', `schedule \`${scheduleId}\` does not exist`, 'run `gdn event schedule list`');
+  if (at === undefined) of.schedules.splice(of.schedules.indexOf(found), 1);
+  else Object.assign(found, { next: at, time: { kind: 'once', at } });
+  of.tell({ type: 'schedule.changed', instanceKey: found.instanceKey, scheduleId, change: at === undefined ? 'removed' : 'moved' });
+  return ok({ schedule: found });
 }
 
 function decide(of, { approvalId, decision }) {
@@ -339,7 +376,7 @@ const CALLS = {
     if (found === undefined) return refusal('instanceNotFound', `There is no conversation ${instanceKey}.`, 'type `gdn conversation list`');
     return ok({ ...found, directory: '/d', workDir: '/d/work', messages: of.histories.get(instanceKey)?.length ?? 0, baseBytes: 1, pendingEvents: 0, extensions: {} });
   },
-  'instance.turns': (_, { instanceKey }) => ok({ events: instanceKey === 'main' ? data.turnEvents : [], unreadable: 0, busy: false }),
+  'instance.turns': turnPage,
   'instance.checkpoints': (_, { instanceKey }) => ok({ checkpoints: instanceKey === 'main' ? data.checkpoints : [] }),
   'instance.export': (of, { instanceKey, position }) => {
     // The last message comes in a part of its own.
@@ -391,6 +428,9 @@ const CALLS = {
   'event.pause': (of, params) => stand(of, params, 'paused'),
   'event.drop': (of, params) => stand(of, params, null),
   'event.send': send,
+  'schedule.list': schedulePage,
+  'schedule.move': changeSchedule,
+  'schedule.remove': changeSchedule,
   'proposal.list': (of) => ok({ proposals: of.proposals }),
   'proposal.show': (of, params) => ok(structuredClone(proposalOf(of, params))),
   'proposal.diff': (of, params) => {

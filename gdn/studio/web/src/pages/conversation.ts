@@ -1,16 +1,17 @@
 // One conversation: its messages from the end on, the turn in progress, what waits, and what a person may do.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { repeat } from 'lit/directives/repeat.js';
-import { asApiError, call, callPages } from '../api.js';
+import { type ApiError, asApiError, call, callPages } from '../api.js';
 import { type MessagesState, NO_MESSAGES, partsOf, withEarlier, withNewest } from '../messages.js';
 import { FollowingPage } from '../following.js';
 import { type LiveState, liveReducer, type Reply, type TurnNotice } from '../live.js';
 import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
-import { counted, dollars, duration } from '../parts/figures.js';
+import { count, counted, dollars, duration } from '../parts/figures.js';
 import { approvalDecision } from '../decisions.js';
-import { type CallResult, messageView, replyView, type ResultPart, type StepFigures } from '../parts/message.js';
+import { Chunks } from '../parts/chunks.js';
+import { type CallResult, messageView, replyView, type ResultPart } from '../parts/message.js';
+import { schedulesView } from '../parts/schedules.js';
 import { sendView } from '../parts/sendbox.js';
 import { harmless, head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
@@ -18,9 +19,9 @@ import { rewind } from '../rewind.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
 import { earlier, later, type Place } from '../moving.js';
-import { type Turn, turnsOf } from '../turns.js';
+import { NO_TURNS, type Turn, type TurnLog, withEvents } from '../turns.js';
 import { deleteConversation, exportConversation } from '../whole.js';
-import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, WaitingEvent, WorkspaceChange } from '../types.js';
+import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, Schedule, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
@@ -32,15 +33,31 @@ const TURNS_SHOWN = 20;
 /** From so near to its end on, a conversation follows what arrives. */
 const NEAR_END_PX = 80;
 
+/** Messages in their order, and where each call, each result and the first message of each step is. */
+interface Arranged {
+  of: MessagesState;
+  whole: ReadonlyMap<string, Message>;
+  all: Message[];
+  results: Map<string, CallResult>;
+  calls: Set<string>;
+  /** The steps whose figures are at a message, by its id. */
+  steps: Map<string, string>;
+}
+
 class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #state: MessagesState = NO_MESSAGES;
   #events: WaitingEvent[] = [];
-  #turns: Turn[] = [];
-  /** What each step took, by its id. */
-  #steps = new Map<string, StepFigures>();
+  #turns: TurnLog = NO_TURNS;
+  /** Turns in the order in which they began. */
+  #turnList: Turn[] = [];
+  /** Pages of turns that are full do not change any more, and are read once. */
+  #fullTurns: { log: TurnLog; offset: number } = { log: NO_TURNS, offset: 0 };
+  #readingTurns: Promise<void> | null = null;
+  #areTurnsRead = false;
+  #turnsFailure: ApiError | null = null;
   #approvals: Approval[] = [];
   #questions: Question[] = [];
-  #fullPages: { events: RuntimeEvent[]; offset: number } = { events: [], offset: 0 };
+  #schedules: Schedule[] = [];
   #checkpoints: Checkpoint[] = [];
   #instance: (Instance & { workDir?: string }) | null = null;
   #isAtEnd = true;
@@ -49,7 +66,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   #isReadingEarlier = false;
   #frame = 0;
   /** Messages of which a part is on their page, and which somebody wanted to see whole. */
-  #whole = new Map<string, Message>();
+  #whole: ReadonlyMap<string, Message> = new Map();
+  #arranged: Arranged | null = null;
+  readonly #chunks = new Chunks(this);
   /** The step whose reply is among the messages by now. */
   #saidStep = '';
   #pending: ReturnType<typeof setTimeout> | undefined;
@@ -92,8 +111,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (change.event?.instanceKey !== this.#key) return false;
     if (isEvent(change, 'instance.rewound', 'instance.deleted')) {
       this.#state = NO_MESSAGES;
-      this.#whole.clear();
-      this.#fullPages = { events: [], offset: 0 };
+      this.#whole = new Map();
+      this.#fullTurns = { log: NO_TURNS, offset: 0 };
+      this.#chunks.forget();
     }
     return true;
   }
@@ -102,23 +122,25 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     const of = studio.of({ instanceKey: this.#key });
     const before = this.#state;
     const reply = this.#reply;
-    const [page, events, turns, instance, checkpoints, approvals, questions] = await Promise.all([
+    const turns = this.#readTurns(of);
+    const [page, events, instance, checkpoints, approvals, questions, schedules] = await Promise.all([
       call<MessagePage>('instance.page', { ...of, limit: PAGE_MESSAGES }),
       call<{ events: WaitingEvent[] }>('event.list', { ...of, parked: false, limit: 200 }).catch(() => ({ events: [] })),
-      this.#readTurns(of),
       call<Instance>('instance.show', of),
       callPages<Checkpoint>('instance.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
       call<{ approvals: Approval[] }>('approval.list', of).catch(() => ({ approvals: [] })),
       call<{ questions: Question[] }>('question.list', studio.of()).catch(() => ({ questions: [] })),
+      callPages<Schedule>('schedule.list', 'schedules', of),
     ]);
+    // A long conversation is shown before its turns are read: they are read from the first one on.
+    if (page.previous === undefined) await turns;
     this.#approvals = approvals.approvals.filter((one) => one.instanceKey === this.#key);
     this.#questions = questions.questions.filter((one) => one.instanceKey === this.#key);
-    this.#steps = stepsOf(turns);
     this.#state = await this.#joined(before, page, of);
     this.#events = events.events;
-    this.#turns = turnsOf(turns);
     this.#instance = instance;
     this.#checkpoints = checkpoints.all;
+    this.#schedules = schedules.all;
     this.#readAfter(reply);
     const arrived = this.#state.total - before.total;
     if (before.total > 0 && arrived > 0) studio.announce(`${counted(arrived, 'new message')}.`);
@@ -138,14 +160,38 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     return withNewest(NO_MESSAGES, page).state;
   }
 
-  /** The runtime events of all turns. Pages that are full do not change any more, and are read once. */
-  async #readTurns(of: Record<string, unknown>): Promise<RuntimeEvent[]> {
+  /** Reads the turns, and once more if that is under way: it may be past what is new. */
+  async #readTurns(of: Record<string, unknown>): Promise<void> {
+    await this.#readingTurns;
+    this.#readingTurns ??= this.#readTurnPages(of)
+      .then(() => {
+        this.#turnsFailure = null;
+      })
+      .catch((thrown: unknown) => {
+        this.#turnsFailure = asApiError(thrown);
+      })
+      .finally(() => {
+        this.#readingTurns = null;
+        this.requestUpdate();
+      });
+    return this.#readingTurns;
+  }
+
+  async #readTurnPages(of: Record<string, unknown>): Promise<void> {
     for (;;) {
-      const offset = this.#fullPages.offset;
-      const page = await call<{ events: RuntimeEvent[]; next?: number }>('instance.turns', { ...of, offset });
-      const events = [...this.#fullPages.events, ...page.events];
-      if (page.next === undefined) return events;
-      this.#fullPages = { events, offset: page.next };
+      const full = this.#fullTurns;
+      const page = await call<{ events: RuntimeEvent[]; next?: number }>('instance.turns', { ...of, offset: full.offset });
+      if (!this.isConnected) return;
+      // The conversation was rewound meanwhile.
+      if (full !== this.#fullTurns) continue;
+      const log = withEvents(full.log, page.events);
+      if (page.next === undefined) {
+        this.#turns = log;
+        this.#turnList = [...log.turns.values()];
+        this.#areTurnsRead = true;
+        return;
+      }
+      this.#fullTurns = { log, offset: page.next };
     }
   }
 
@@ -215,18 +261,34 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     return { isWhole, toggle: () => void (isWhole ? this.#showLess(messageId) : this.#readWhole(cut)) };
   }
 
-  /** The messages with each call and its result together. */
-  #messagesView(): TemplateResult {
-    const { messages, pending } = this.#state;
-    const all = [...messages, ...pending].map((message) => this.#whole.get(message.id) ?? message);
+  /** The messages in order; made again only if they are others, because a reply is drawn many times. */
+  #arrange(): Arranged {
+    const of = this.#state;
+    const whole = this.#whole;
+    if (this.#arranged?.of === of && this.#arranged.whole === whole) return this.#arranged;
+    const all = [...of.messages, ...of.pending].map((message) => whole.get(message.id) ?? message);
     const results = new Map<string, CallResult>();
     const calls = new Set<string>();
+    const steps = new Map<string, string>();
+    const known = new Set<string>();
     for (const message of all) {
       for (const part of partsOf(message)) {
         if (part.type === 'tool-call') calls.add(String(part.toolCallId));
         if (part.type === 'tool-result') results.set(String(part.toolCallId), { part: part as ResultPart, message, cut: this.#cutOf(message.id) });
       }
+      const { stepId } = message.source;
+      if (stepId === undefined || known.has(stepId) || message.data.role !== 'assistant') continue;
+      known.add(stepId);
+      steps.set(message.id, stepId);
     }
+    this.#arranged = { of, whole, all, results, calls, steps };
+    return this.#arranged;
+  }
+
+  /** The messages with each call and its result together. */
+  #messagesView(): TemplateResult {
+    const { all, results, calls, steps } = this.#arrange();
+    const { messages, total } = this.#state;
     const decided = new Set<string>();
     const decision = (toolCallId: string): TemplateResult | typeof nothing => {
       const approval = this.#approvals.find((one) => one.toolCallId === toolCallId);
@@ -234,22 +296,18 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       decided.add(approval.approvalId);
       return this.#approval(approval);
     };
-    const told = new Set<string>();
-    const shown = (message: Message, isPending: boolean): TemplateResult => {
-      const { stepId } = message.source;
-      // The first message of a step has its figures.
-      const step = stepId === undefined || told.has(stepId) || message.data.role !== 'assistant' ? undefined : this.#steps.get(stepId);
-      if (step !== undefined) told.add(stepId!);
+    const shown = (at: number): TemplateResult => {
+      const message = all[at]!;
       return messageView(message, {
-        isPending, cut: this.#cutOf(message.id), step, decision,
+        isPending: at >= messages.length, cut: this.#cutOf(message.id), decision,
+        step: this.#turns.steps.get(steps.get(message.id) ?? ''),
         traceHref: (traceId) => studio.href('trace', traceId),
         result: (toolCallId) => results.get(toolCallId),
         hasCall: (toolCallId) => calls.has(toolCallId),
       });
     };
-    const isPending = new Set(pending.map(({ id }) => id));
-    const views = all.map((message) => ({ id: message.id, view: shown(message, isPending.has(message.id)) }));
-    return html`${repeat(views, ({ id }) => id, ({ view: one }) => one)}
+    const before = Math.max(0, total - messages.length);
+    return html`${this.#chunks.view(before, all.length, (at) => all[at]!.id, shown)}
       ${this.#reply === null ? nothing : replyView(this.#reply)}
       ${this.#approvals.filter(({ approvalId }) => !decided.has(approvalId)).map((one) => this.#approval(one))}
       ${this.#questions.map((one) => html`<section class="item decision" aria-label=${`Question ${one.questionId}`}><blockquote>${harmless(one.message)}</blockquote>
@@ -265,7 +323,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   async #readWhole(cut: CutMessage): Promise<void> {
     try {
       const { message } = await call<{ message: Message }>('message.get', studio.of({ instanceKey: this.#key, ...cut }));
-      this.#whole.set(message.id, message);
+      this.#whole = new Map([...this.#whole, [message.id, message]]);
       this.requestUpdate();
     } catch (thrown) {
       // It may be in another place by now, and the page says where.
@@ -275,7 +333,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   }
 
   #showLess(messageId: string): void {
-    this.#whole.delete(messageId);
+    this.#whole = new Map([...this.#whole].filter(([id]) => id !== messageId));
     this.requestUpdate();
   }
 
@@ -295,7 +353,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (!this.isRead) return nothing;
     const { messages, previous, total } = this.#state;
     return html`${this.#about()} ${this.#controls()}
-      <details><summary>Turns (${this.#turns.length})</summary>${this.#turnsView()}</details>
+      <details><summary>Turns (${this.#areTurnsRead ? count(this.#turnList.length) : '…'})</summary>${this.#turnsView()}</details>
       <details><summary>Checkpoints (${this.#checkpoints.length})</summary>${this.#checkpointsView()}</details>
       <section aria-label="Messages" class="messages">
         ${previous === null
@@ -305,14 +363,14 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
             </button></p>`}
         ${this.#messagesView()}
       </section>
-      ${this.#waiting()} ${this.#send()}`;
+      ${this.#waiting()} ${this.#scheduled()} ${this.#send()}`;
   }
 
   #about(): TemplateResult | typeof nothing {
     const instance = this.#instance;
     if (instance === null) return nothing;
     const turn = studio.feed?.state.turns[this.#key];
-    const latest = this.#turns.at(-1);
+    const latest = this.#turnList.at(-1);
     return html`<p>Agent ${oneLine(instance.agentName)} · ${view.standingView(turn === undefined ? instance.status : 'processing')}
       · started ${view.timeView(instance.createdAt)} · ${counted(this.#state.total, 'message')}
       ${latest === undefined ? nothing : html`· <a href=${studio.href('trace', latest.traceId)}>Trace of the latest turn</a>`}
@@ -374,7 +432,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   }
 
   #turnsView(): TemplateResult {
-    const rows = this.#turns.slice(-TURNS_SHOWN).reverse().map((turn) => [
+    if (this.#turnsFailure !== null) return view.failureView(this.#turnsFailure);
+    if (!this.#areTurnsRead) return html`<p class="faint">The turns are being read.</p>`;
+    const rows = this.#turnList.slice(-TURNS_SHOWN).reverse().map((turn) => [
       view.timeView(turn.startedAt),
       turn.durationMs === undefined ? '' : duration(turn.durationMs),
       view.standingView(turn.outcome),
@@ -411,6 +471,12 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
       this.#eventAction(event),
     ]);
     return html`<h2>Waiting events</h2>${view.tableView('Waiting events', ['Event', 'State', 'Input', 'Action'], rows)}`;
+  }
+
+  #scheduled(): TemplateResult | typeof nothing {
+    if (this.#schedules.length === 0) return nothing;
+    const decider = { isBusy: this.isBusy, act: this.act.bind(this) };
+    return html`<h2>Schedules</h2>${schedulesView(this.#schedules, false, decider)}`;
   }
 
   #eventAction(event: WaitingEvent): TemplateResult {
@@ -461,21 +527,6 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (isSent) this.#isAtEnd = true;
     return isSent;
   }
-}
-
-/** What each step took. */
-function stepsOf(events: RuntimeEvent[]): Map<string, StepFigures> {
-  const steps = new Map<string, StepFigures>();
-  for (const { type, stepId, traceId, durationMs, costMicroUsd } of events) {
-    if (stepId === undefined || !type.startsWith('step.')) continue;
-    steps.set(stepId, {
-      ...steps.get(stepId),
-      traceId,
-      ...(durationMs === undefined ? {} : { durationMs }),
-      ...(costMicroUsd === undefined ? {} : { costMicroUsd }),
-    });
-  }
-  return steps;
 }
 
 customElements.define('gdn-conversation', ConversationPage);

@@ -1,15 +1,16 @@
-// Conversations of a workspace in one list; the document contains only visible rows.
+// Conversations of a workspace in one list; the document contains only visible rows. Above it, their schedules, if any.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { call } from '../api.js';
+import { call, callPages } from '../api.js';
 import { EMPTY_LIST, type InstancePage, type ListState, withHead, without, withPage } from '../conversations.js';
 import { isEvent, Page } from '../page.js';
 import { count, counted } from '../parts/figures.js';
 import '../parts/list.js';
+import { schedulesView } from '../parts/schedules.js';
 import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { studio } from '../studio.js';
-import type { WorkspaceChange } from '../types.js';
+import type { Schedule, WorkspaceChange } from '../types.js';
 
 /** The first page is small, so that it is shown soon; it is also what is read again when something happened. */
 const HEAD_ROWS = 100;
@@ -24,6 +25,9 @@ class ConversationsPage extends Page {
   #end = 0;
   #generation = 0;
   #typing: ReturnType<typeof setTimeout> | undefined;
+  #schedules: Schedule[] = [];
+  /** Turns do not change the schedules, and are frequent. */
+  #areSchedulesRead = false;
 
   protected heading(): string {
     return 'Conversations';
@@ -34,7 +38,9 @@ class ConversationsPage extends Page {
     if (event?.type === 'instance.deleted' && event.instanceKey !== undefined) {
       this.#list = without(this.#list, event.instanceKey);
     }
-    return super.concerns(change) || isEvent(change, 'instance.', 'turn.committed');
+    const areOthers = super.concerns(change) || isEvent(change, 'schedule.', 'instance.deleted', 'configuration.');
+    if (areOthers) this.#areSchedulesRead = false;
+    return areOthers || isEvent(change, 'instance.', 'turn.committed');
   }
 
   #page(limit: number, after: ListState['next']): Promise<InstancePage> {
@@ -45,9 +51,30 @@ class ConversationsPage extends Page {
 
   protected async read(): Promise<void> {
     const generation = this.#generation;
-    const head = await this.#page(HEAD_ROWS, null);
+    const [head] = await Promise.all([this.#page(HEAD_ROWS, null), this.#readSchedules()]);
     if (generation === this.#generation) this.#list = withHead(this.#list, head);
     void this.#readOn();
+  }
+
+  async #readSchedules(): Promise<void> {
+    if (this.#areSchedulesRead) return;
+    this.#areSchedulesRead = true;
+    try {
+      this.#schedules = (await callPages<Schedule>('schedule.list', 'schedules', studio.of())).all;
+    } catch (thrown) {
+      this.#areSchedulesRead = false;
+      throw thrown;
+    }
+  }
+
+  #schedulesView(): TemplateResult | typeof nothing {
+    if (this.#schedules.length === 0) return nothing;
+    const act = (what: string, action: () => Promise<string | void>): Promise<boolean> => {
+      this.#areSchedulesRead = false;
+      return this.act(what, action);
+    };
+    return html`<details><summary>Schedules (${count(this.#schedules.length)})</summary>
+      ${schedulesView(this.#schedules, true, { isBusy: this.isBusy, act })}</details>`;
   }
 
   /** Reads pages until the rows that are seen are known. */
@@ -89,6 +116,7 @@ class ConversationsPage extends Page {
         <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => this.#narrow(event)}>
         <span class="faint">${count(total)} ${total === 1 ? 'conversation' : 'conversations'}</span>
       </p>
+      ${this.#schedulesView()}
       ${total === 0
         ? html`<p>No conversations${this.#containing === '' ? '' : ' match the filter'}.</p>`
         : html`<gdn-list

@@ -44,11 +44,15 @@ class ProposalsPage extends Page {
       return;
     }
     const of = studio.of({ sandbox: this.#sandbox });
-    const reviewed = await readProposal(this.#sandbox, this.#reviewed, () => this.reload());
-    const { state } = reviewed.proposal;
+    let check: ProposalCheck | null = null;
+    const [reviewed, task] = await Promise.all([
+      readProposal(this.#sandbox, this.#reviewed, () => this.reload(), async ({ state }) => {
+        if (state === 'open') check = await call<ProposalCheck>('proposal.check', of);
+      }),
+      this.#readTask(),
+    ]);
     // Assigned together, so that all parts of the page belong together.
-    const check = state === 'open' ? await call<ProposalCheck>('proposal.check', of) : null;
-    this.#task = await this.#readTask();
+    this.#task = task;
     this.#check = check;
     this.#reviewed = reviewed;
   }

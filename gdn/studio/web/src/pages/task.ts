@@ -26,6 +26,10 @@ const ENDED = ['completed', 'failed', 'cancelled'];
 /** The most files and phases that are listed. */
 const FILES_SHOWN = 30;
 const PHASES_SHOWN = 24;
+/** Drawing takes at most one part in so many of the time, so that keys are handled while a long stream arrives. */
+const DRAW_PART = 5;
+/** The longest time from an item to its drawing. */
+const DRAW_WAIT_MAX_MS = 500;
 /** Distance from the end within which the stream follows new items. */
 const NEAR_END_PX = 40;
 
@@ -40,6 +44,9 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   #isMessageDue = false;
   #log = '';
   #frame = 0;
+  #drawing: ReturnType<typeof setTimeout> | undefined;
+  /** Time before which the stream is not drawn again. */
+  #restUntilMs = 0;
   #isAtEnd = true;
 
   protected heading(): string {
@@ -57,16 +64,32 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
+    clearTimeout(this.#drawing);
     cancelAnimationFrame(this.#frame);
   }
 
-  /** Many parts in one frame are drawn once. */
   protected override told(part: TaskPart | null): void {
     // The task may have continued since it was read.
     if (this.feed?.standing === 'over' && !this.#hasEnded) this.readSoon();
     this.#followMessages(part?.items ?? []);
+    this.#drawSoon();
+  }
+
+  /** Many parts in one frame are drawn once. */
+  #drawSoon(): void {
+    clearTimeout(this.#drawing);
     cancelAnimationFrame(this.#frame);
-    this.#frame = requestAnimationFrame(() => this.requestUpdate());
+    const restMs = this.#restUntilMs - performance.now();
+    if (restMs > 0) this.#drawing = setTimeout(() => this.#drawSoon(), restMs);
+    else this.#frame = requestAnimationFrame(() => void this.#draw());
+  }
+
+  async #draw(): Promise<void> {
+    const beganMs = performance.now();
+    this.requestUpdate();
+    await this.updateComplete;
+    const endMs = performance.now();
+    this.#restUntilMs = endMs + Math.min((endMs - beganMs) * (DRAW_PART - 1), DRAW_WAIT_MAX_MS);
   }
 
   /** Reads the task again if items of the stream can be a new message, or the sign that one was delivered. */

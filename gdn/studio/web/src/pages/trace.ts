@@ -1,7 +1,7 @@
 // Traces: a list of the latest turns with filters, one trace as a waterfall, and two side by side.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { ApiError, call, callTrace } from '../api.js';
+import { ApiError, call, callTrace, type Trace } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { count, counted, dollars, duration } from '../parts/figures.js';
 import { oneLine } from '../parts/text.js';
@@ -33,17 +33,24 @@ interface ListedTurn extends Turn {
 interface Shown {
   traceId: string;
   isPartial: boolean;
+  /** True if only the beginning was read so far. */
+  isBegun: boolean;
   waterfall: Waterfall;
   asked: Asked[];
   layoutMs: number;
 }
 
-async function readTrace(of: string): Promise<Shown> {
-  const told = await callTrace(studio.of(of === '' ? {} : { of }));
+/** Reads a trace. `begun` gets the beginning of a long one. */
+async function readTrace(of: string, begun: (shown: Shown) => void = () => undefined): Promise<Shown> {
+  const told = await callTrace(studio.of(of === '' ? {} : { of }), (first) => begun(laidOut(first, true)));
+  return laidOut(told, false);
+}
+
+function laidOut({ traceId, isPartial, events }: Trace, isBegun: boolean): Shown {
   const beganMs = performance.now();
-  const waterfall = waterfallOf(told.events);
+  const waterfall = waterfallOf(events);
   const asked = askedOf(waterfall);
-  return { traceId: told.traceId, isPartial: told.isPartial, waterfall, asked, layoutMs: performance.now() - beganMs };
+  return { traceId, isPartial, isBegun, waterfall, asked, layoutMs: performance.now() - beganMs };
 }
 
 class TracePage extends Page {
@@ -77,11 +84,19 @@ class TracePage extends Page {
       return;
     }
     if (this.route.arg === '') void this.#readTurns();
-    this.#shown = await readTrace(this.route.arg).catch((thrown: unknown) => {
+    this.#shown = await readTrace(this.route.arg, (shown) => this.#begin(shown)).catch((thrown: unknown) => {
       // No turn has happened yet.
       if (this.route.arg === '' && thrown instanceof ApiError && thrown.code === 'eventNotFound') return null;
       throw thrown;
     });
+  }
+
+  /** Shows the beginning of a trace that is read for the first time. */
+  #begin(shown: Shown): void {
+    if (this.#shown !== null && !this.#shown.isBegun) return;
+    this.#shown = shown;
+    this.isRead = true;
+    this.requestUpdate();
   }
 
   /** The turns of the conversations that changed last. */
@@ -161,11 +176,12 @@ class TracePage extends Page {
         ['Compare', 'Started', 'Conversation', 'Agent', 'Outcome', 'Duration', 'Steps / tools', 'Cost', 'Reason'], rows)}`;
   }
 
-  #traceView({ traceId, isPartial, waterfall, asked, layoutMs }: Shown): TemplateResult {
+  #traceView({ traceId, isPartial, isBegun, waterfall, asked, layoutMs }: Shown): TemplateResult {
     const { spans, startMs, endMs } = waterfall;
     if (spans.length === 0) return html`<p class="faint">No spans.</p>`;
     return html`<p><span class="name">${oneLine(traceId)}</span> · ${counted(spans.length, 'span')} ·
-        ${duration(endMs - startMs)} ${isPartial ? html`· <span class="warn">there may be more</span>` : nothing}</p>
+        ${duration(endMs - startMs)} ${isBegun ? html`· <span data-begun>so far; the rest is being read</span>` : nothing}
+        ${isPartial ? html`· <span class="warn">there may be more</span>` : nothing}</p>
       <gdn-waterfall data-layout-ms=${layoutMs.toFixed(1)} .waterfall=${waterfall} .selected=${this.#selected}
         .onSelect=${(index: number) => this.#select(index)}></gdn-waterfall>
       ${this.#selectedView(waterfall)} ${askedView(asked)} ${this.#table(waterfall)}`;

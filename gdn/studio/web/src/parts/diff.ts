@@ -21,8 +21,8 @@ import { failureView, standingView, textView, timeView } from './views.js';
 const CHUNK_ROWS = 100;
 /** Height of a row until it was shown. */
 const ROW_PX = 24;
-/** So many rows are in the document before anything was scrolled. */
-const FIRST_ROWS = 150;
+/** So many rows are in the document before the first paint, more than a screen has. */
+const FIRST_ROWS = 100;
 /** Rows so far from the visible ones are in the document. */
 const AROUND = '800px 0px';
 /** Where the choice of one or two columns is kept. */
@@ -138,9 +138,10 @@ export class DiffElement extends LitElement {
     let rows = 0;
     this.#files.forEach((_, at) => {
       if (this.#isOpen[at] !== true) return;
-      for (let chunk = 0; chunk * CHUNK_ROWS < this.#rowsOf(at).length && rows < FIRST_ROWS; chunk += 1) {
-        this.#shown.add(`${at}:${chunk}`);
-        rows += CHUNK_ROWS;
+      const total = this.#rowsOf(at).length;
+      for (let first = 0; first < total && rows < FIRST_ROWS; first += CHUNK_ROWS) {
+        this.#shown.add(`${at}:${first / CHUNK_ROWS}`);
+        rows += Math.min(CHUNK_ROWS, total - first);
       }
     });
   }

@@ -4,6 +4,7 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Reply } from '../live.js';
 import { partsOf } from '../messages.js';
+import type { StepFigures } from '../turns.js';
 import type { Json, Message, Part } from '../types.js';
 import { dollars, duration } from './figures.js';
 import { markdownView } from './markdown.js';
@@ -19,13 +20,6 @@ const WHO: Record<string, string> = { user: 'User', assistant: 'Agent', tool: 'T
 export interface Cut {
   isWhole: boolean;
   toggle: () => void;
-}
-
-/** What a step took. */
-export interface StepFigures {
-  durationMs?: number;
-  costMicroUsd?: number;
-  traceId?: string;
 }
 
 /** The result of a tool call, and the message that has it. */

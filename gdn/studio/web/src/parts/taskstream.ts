@@ -11,6 +11,8 @@ import { blockView, standingView, textView, timeView } from './views.js';
 
 /** Outputs and changes with more lines are folded. */
 const FOLDED_LINES = 12;
+/** So many entries are drawn while more follow at once. */
+const ENTRIES_BEHIND = 50;
 /** The most messages to the agent that are shown, the latest ones. */
 const MESSAGES_SHOWN = 10;
 /** The most characters of a tool's arguments that are shown. */
@@ -22,10 +24,10 @@ const LABELS: Record<TaskItem['type'], string> = {
 };
 
 /** The entries, in a box that scrolls. */
-export function taskStreamView({ entries, isCut }: TaskStreamState, scrolled: (event: Event) => void): TemplateResult {
+export function taskStreamView({ entries, isCut, isBehind }: TaskStreamState, scrolled: (event: Event) => void): TemplateResult {
   return html`<div class="stream" tabindex="0" role="group" aria-label="Live work" @scroll=${scrolled}>
     ${isCut ? html`<p class="faint">Earlier work is not shown: <code>gdn task watch --all</code> prints what is kept.</p>` : nothing}
-    ${repeat(entries, ({ number }) => number, entryView)}
+    ${repeat(isBehind ? entries.slice(-ENTRIES_BEHIND) : entries, ({ number }) => number, entryView)}
   </div>`;
 }
 

@@ -43,3 +43,21 @@ export function rowByKey(key: string, row: number, total: number, rowsSeen: numb
   const next = to[key];
   return next === undefined ? null : Math.max(0, Math.min(last, next));
 }
+
+/** Entries that enter and leave the document together, by their places among those that are loaded. */
+export interface Chunk extends Window {
+  /** The same for the same entries when earlier ones are loaded. */
+  number: number;
+}
+
+/** The chunks of `loaded` entries, before which `before` are not loaded. */
+export function chunksOf(before: number, loaded: number, size: number): Chunk[] {
+  const chunks: Chunk[] = [];
+  for (let first = 0; first < loaded;) {
+    const number = Math.floor((before + first) / size);
+    const end = Math.min((number + 1) * size - before, loaded);
+    chunks.push({ number, first, end });
+    first = end;
+  }
+  return chunks;
+}

@@ -58,6 +58,8 @@ await suite('scale', async (browser) => {
   await visit(page, '#/trace');
   if ((await page.locator('gdn-waterfall').count()) > 0) {
     await page.waitForSelector('gdn-waterfall canvas');
+    console.log(`trace: its beginning is shown after ${Date.now() - traceMs} ms`);
+    await page.waitForFunction(() => document.querySelector('[data-begun]') === null);
     const spans = Number((await page.textContent('main')).match(/([\d,]+) spans?/)[1].replaceAll(',', ''));
     const layoutMs = Number(await page.getAttribute('gdn-waterfall', 'data-layout-ms'));
     const shownMs = Date.now() - traceMs;

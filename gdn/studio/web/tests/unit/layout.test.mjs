@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bytes, dollars, duration } from '../../src/parts/figures.ts';
 import { answerOf } from '../../src/parts/form.ts';
-import { ROWS_MAX, rowByKey, scrollTo, windowOf } from '../../src/parts/virtual.ts';
-import { turnsOf } from '../../src/turns.ts';
+import { chunksOf, ROWS_MAX, rowByKey, scrollTo, windowOf } from '../../src/parts/virtual.ts';
+import { NO_TURNS, turnsOf, withEvents } from '../../src/turns.ts';
 import { askedOf, barOf, waterfallOf } from '../../src/waterfall.ts';
 import { longTrace, turnEvents } from '../fake-data.mjs';
 
@@ -73,6 +73,31 @@ test('spans without a cause, in a circle or without an end do not harm', () => {
   assert.deepEqual(waterfallOf([]), { spans: [], startMs: 0, endMs: 0 });
   const asked = askedOf(waterfallOf([of('1', undefined, 'turn.started'), of('2', '1'), of('3', '2', 'turn.started', 'b')]));
   assert.deepEqual(asked, [{ from: 'a', to: 'b', times: 1 }]);
+});
+
+test('chunks hold each entry once, and keep their numbers when earlier ones are loaded', () => {
+  for (const [before, loaded] of [[0, 0], [0, 7], [3, 4], [95, 5], [90, 15], [9_950, 50]]) {
+    const chunks = chunksOf(before, loaded, 10);
+    const places = chunks.flatMap(({ first, end }) => Array.from({ length: end - first }, (_, at) => first + at));
+    assert.deepEqual(places, Array.from({ length: loaded }, (_, at) => at));
+    for (const { number, first, end } of chunks) {
+      for (const place of [first, end - 1]) assert.equal(Math.floor((before + place) / 10), number);
+    }
+  }
+  const numbers = (before) => chunksOf(before, 100 - before, 10).map(({ number }) => number);
+  assert.deepEqual(numbers(40).slice(-3), numbers(95 - 20).slice(-3));
+});
+
+test('turns that are read in pages are those that are read at once', () => {
+  const whole = withEvents(NO_TURNS, turnEvents);
+  for (let at = 0; at <= turnEvents.length; at += 1) {
+    const first = withEvents(NO_TURNS, turnEvents.slice(0, at));
+    // The last page is read more than once.
+    withEvents(first, turnEvents.slice(at, at + 1));
+    assert.deepEqual(withEvents(first, turnEvents.slice(at)), whole);
+  }
+  assert.deepEqual([...whole.steps], [['t.1', { traceId: 'a'.repeat(32), durationMs: 240, costMicroUsd: 600 }]]);
+  assert.equal(NO_TURNS.turns.size, 0);
 });
 
 test('turns are made of their events', () => {
