@@ -16,6 +16,7 @@ mod dependencies;
 #[cfg(test)]
 mod escapes;
 #[cfg(test)]
+mod first_wishes;
 #[cfg(test)]
 mod guides;
 #[cfg(test)]
