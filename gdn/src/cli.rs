@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::project::PROJECT_FILE;
+use crate::remotes::{self, RemoteChoice};
 
 const ROOT_HELP: &str = "\
 Examples:
@@ -50,6 +51,10 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) state_root: Option<PathBuf>,
+    /// Daemon of another machine, over OpenSSH: ssh://[user@]host[:port][/state-root]; `local` is this machine [env:
+    /// GOONDAN_REMOTE]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) remote: Option<RemoteChoice>,
     /// Project directory [default: the nearest one, from here upwards, that contains goondan.yaml]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
@@ -102,7 +107,14 @@ impl Global {
     /// Builds the context that a command runs in.
     pub(crate) fn context(self, output: Output) -> Result<Context, Failure> {
         let project = self.project.or_else(|| self.config.map(project_of));
-        Context::new(output, self.state_root.as_deref(), project, self.workspace)
+        let is_this_machine = self.remote == Some(RemoteChoice::ThisMachine);
+        let remote = remotes::select(self.remote, self.state_root.as_deref())?;
+        let state_root = self.state_root.as_deref();
+        let context = Context::new(output, state_root, project, self.workspace, remote)?;
+        match is_this_machine {
+            true => Ok(context.of_this_machine()),
+            false => Ok(context),
+        }
     }
 }
 
@@ -219,9 +231,89 @@ commands! {
     Verify(args: commands::verify::VerifyArgs) => commands::verify::run(args, context).await,
     Audit(args: commands::audit::AuditArgs) => commands::audit::run(&args, context).await,
     Metrics(args: commands::metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
+    #[command(subcommand)]
+    Remote(args: commands::remote::RemoteCommand) => commands::remote::run(args, context),
+    #[command(hide = true)]
+    DialStdio(_: commands::dial_stdio::DialStdioArgs) => commands::dial_stdio::run(context).await,
+}
+
+/// The machine that a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Only the daemon, on any machine.
+    Daemon,
+    /// This machine: it starts, checks or changes its daemon, or reads the daemon's files.
+    ThisMachine(&'static str),
+    /// Files of this machine, without a daemon.
+    Files(&'static str),
 }
 
 impl Command {
+    /// The machine that the command is about. Every new command must decide.
+    pub(crate) fn reach(&self) -> Reach {
+        use commands::config::ConfigCommand;
+        use commands::incident::IncidentCommand;
+        use commands::permission::PermissionCommand;
+        use commands::task::TaskCommand;
+        use commands::workspace::WorkspaceCommand;
+        match self {
+            Self::Init(_) => Reach::Files("init"),
+            Self::Validate(_) => Reach::Files("validate"),
+            Self::Package(_) => Reach::Files("package"),
+            Self::Demo(_) => Reach::Files("demo"),
+            Self::Completions(_) => Reach::Files("completions"),
+            Self::Man(_) => Reach::Files("man"),
+            Self::Run(_) => Reach::ThisMachine("run"),
+            Self::Doctor(_) => Reach::ThisMachine("doctor"),
+            Self::Config(command) => match command {
+                ConfigCommand::Reload(_) => Reach::Daemon,
+                ConfigCommand::Show(_) => Reach::Files("config show"),
+                ConfigCommand::Expand(_) => Reach::Files("config expand"),
+                ConfigCommand::Migrate(_) => Reach::Files("config migrate"),
+                ConfigCommand::Import(_) => Reach::Files("config import"),
+                ConfigCommand::Schema(_) => Reach::Files("config schema"),
+                ConfigCommand::Types(_) => Reach::Files("config types"),
+            },
+            Self::Incident(command) => match command {
+                // It checks the file for every secret of the daemon.
+                IncidentCommand::Export(_) => Reach::ThisMachine("incident export"),
+                IncidentCommand::Replay(_) => Reach::Files("incident replay"),
+                IncidentCommand::Test(_) => Reach::Files("incident test"),
+            },
+            Self::Task(TaskCommand::Import(_)) => Reach::ThisMachine("task import"),
+            Self::Workspace(command) => match command {
+                WorkspaceCommand::Forget(_) => Reach::ThisMachine("workspace forget"),
+                // They read the project.
+                WorkspaceCommand::Permission(PermissionCommand::Allow(_)) => {
+                    Reach::ThisMachine("workspace permission allow")
+                }
+                WorkspaceCommand::Permission(PermissionCommand::Deny(_)) => {
+                    Reach::ThisMachine("workspace permission deny")
+                }
+                WorkspaceCommand::Permission(PermissionCommand::List)
+                | WorkspaceCommand::List
+                | WorkspaceCommand::Close
+                | WorkspaceCommand::Watch(_) => Reach::Daemon,
+            },
+            Self::Daemon(command) => command.reach(),
+            Self::Stop(_)
+            | Self::Restart(_)
+            | Self::Secret(_)
+            | Self::Chat(_)
+            | Self::Send(_)
+            | Self::Task(_)
+            | Self::Inbox(_)
+            | Self::Proposal(_)
+            | Self::Ps(_)
+            | Self::Top(_)
+            | Self::Logs(_)
+            | Self::Usage(_)
+            | Self::Studio(_)
+            | Self::Conversation(_)
+            | Self::Event(_) => Reach::Daemon,
+        }
+    }
+
     /// True for commands that only show events until the user interrupts them.
     pub(crate) fn follows(&self) -> bool {
         match self {
@@ -230,6 +322,27 @@ impl Command {
             Self::Logs(args) => args.follow,
             Self::Task(commands::task::TaskCommand::Logs(args)) => args.follow,
             _ => false,
+        }
+    }
+}
+
+impl DaemonCommand {
+    fn reach(&self) -> Reach {
+        use commands::node::NodeCommand;
+        match self {
+            Self::Upgrade(_) => Reach::ThisMachine("daemon upgrade"),
+            Self::Service(_) => Reach::ThisMachine("daemon service"),
+            // A remote of its user must not redirect it.
+            Self::DialStdio(_) => Reach::Files("daemon dial-stdio"),
+            // It checks the files that the daemon has left.
+            Self::Node(NodeCommand::Leave(_)) => Reach::ThisMachine("daemon node leave"),
+            Self::Node(_)
+            | Self::Status(_)
+            | Self::Shutdown(_)
+            | Self::Verify(_)
+            | Self::Audit(_)
+            | Self::Metrics(_)
+            | Self::Remote(_) => Reach::Daemon,
         }
     }
 }

@@ -7,15 +7,19 @@ use goondan_protocol::control::{ListWorkspaces, WorkspaceInfo};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_vault::{ExternalIdentities, Vault};
 
-use crate::client::Client;
+use crate::client::{Client, Endpoint, Remote};
 use crate::exit::Exit;
 use crate::failure::{Failure, NameKind};
 use crate::output::Output;
 use crate::output::text::shell_quoted;
+use crate::remotes::{RemoteSource, SelectedRemote};
 use crate::{programs, project, state_format};
 
+/// Name of this program in hints.
+const GDN: &str = "gdn";
+
 /// Environment variable for the state root.
-const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
+pub(crate) const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 
 /// Resolved global options.
 #[derive(Debug, Clone)]
@@ -24,6 +28,10 @@ pub(crate) struct Context {
     pub(crate) state_root: PathBuf,
     /// True if the user set it; false for the default.
     pub(crate) is_state_root_named: bool,
+    /// The daemon of all requests.
+    pub(crate) endpoint: Endpoint,
+    /// Origin of the other machine, if there is one.
+    remote_source: Option<RemoteSource>,
     project: Option<PathBuf>,
     workspace: Option<WorkspaceId>,
     /// Options that a hint must repeat to address the same daemon.
@@ -39,6 +47,7 @@ impl Context {
         state_root: Option<&Path>,
         project: Option<PathBuf>,
         workspace: Option<WorkspaceId>,
+        remote: Option<SelectedRemote>,
     ) -> Result<Self, Failure> {
         let named = state_root.filter(|dir| !dir.as_os_str().is_empty());
         let state_root = match named {
@@ -57,11 +66,23 @@ impl Context {
                 "choose another one: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
             ));
         }
+        let (endpoint, remote_source) = match remote {
+            Some(SelectedRemote { remote, source }) => (Endpoint::Remote(remote), Some(source)),
+            None => (Endpoint::Local(state_root.clone()), None),
+        };
         Ok(Self {
             output,
             state_root,
             is_state_root_named: named.is_some(),
-            same_daemon: same_daemon(named),
+            same_daemon: match (&endpoint, remote_source) {
+                (Endpoint::Remote(remote), Some(RemoteSource::Option)) => {
+                    format!(" --remote {remote}")
+                }
+                (Endpoint::Remote(_), _) => String::new(),
+                (Endpoint::Local(_), _) => same_daemon(named),
+            },
+            endpoint,
+            remote_source,
             same_workspace: same_workspace(project.as_deref(), workspace.as_ref()),
             project,
             workspace,
@@ -74,6 +95,8 @@ impl Context {
             same_daemon: same_daemon(Some(&state_root)),
             same_workspace: option("--project", shell_quoted(&project.to_string_lossy())),
             output: self.output,
+            endpoint: Endpoint::Local(state_root.clone()),
+            remote_source: None,
             state_root,
             is_state_root_named: true,
             project: Some(project),
@@ -99,6 +122,9 @@ impl Context {
     /// True if a list covers every workspace: with `--all`, and outside a project.
     pub(crate) fn covers_all(&self, all: bool) -> bool {
         let is_outside = || {
+            if self.remote().is_some() {
+                return true;
+            }
             let found = project::find(None);
             matches!(found, Err(project::ProjectError::NoneAbove { .. }))
         };
@@ -109,6 +135,8 @@ impl Context {
     pub(crate) fn with_state_root(&self, state_root: PathBuf) -> Self {
         Self {
             same_daemon: same_daemon(Some(&state_root)),
+            endpoint: Endpoint::Local(state_root.clone()),
+            remote_source: None,
             state_root,
             is_state_root_named: true,
             ..self.clone()
@@ -125,8 +153,93 @@ impl Context {
         format!("gdn{} {command}", self.same_daemon)
     }
 
-    /// The canonical Project Root.
+    /// The other machine on which the daemon runs.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        self.endpoint.remote()
+    }
+
+    /// The same context, whose hints repeat that the user chose this machine, because another one may be the default.
+    pub(crate) fn of_this_machine(self) -> Self {
+        Self {
+            same_daemon: format!(" --remote {}{}", crate::remotes::LOCAL, self.same_daemon),
+            ..self
+        }
+    }
+
+    /// Origin of the other machine.
+    pub(crate) fn remote_source(&self) -> Option<RemoteSource> {
+        self.remote_source
+    }
+
+    /// The same context for a command that needs no daemon, or for one that needs the daemon of this machine. Fails if
+    /// the user named another machine for it.
+    pub(crate) fn on_this_machine(
+        self,
+        command: &str,
+        needs_daemon: bool,
+    ) -> Result<Self, Failure> {
+        let Some((remote, source)) = self.remote().zip(self.remote_source) else {
+            return Ok(self);
+        };
+        if !needs_daemon && source != RemoteSource::Option {
+            return Ok(Self {
+                endpoint: Endpoint::Local(self.state_root.clone()),
+                remote_source: None,
+                ..self
+            });
+        }
+        let here = format!("gdn --remote {} {command}", crate::remotes::LOCAL);
+        Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "`gdn {command}` works only on this machine, and not on {remote}{}",
+                source.words()
+            ),
+            format!(
+                "run it there: `{}`; or here: `{here}`",
+                remote.shell_command(&remote.gdn(command))
+            ),
+        ))
+    }
+
+    /// Adapts a failure to the daemon of another machine: its hint repeats the options of this command.
+    pub(crate) fn at_daemon(&self, failure: Failure) -> Failure {
+        let Some(remote) = self.remote() else {
+            return failure;
+        };
+        let hint = match failure.exit {
+            Exit::VersionMismatch => format!(
+                "install the same version of goondan on both machines; the one there: `{}`",
+                remote.shell_command("gdn --version")
+            ),
+            _ if self.same_daemon.is_empty() => return failure,
+            _ => failure
+                .hint
+                .replace(&format!("`{GDN} "), &format!("`{GDN}{} ", self.same_daemon))
+                .replace(&self.same_daemon.repeat(2), &self.same_daemon),
+        };
+        failure.with_hint(hint)
+    }
+
+    /// The canonical Project Root. On another machine, its absolute path there, which the user must name.
     pub(crate) fn project(&self) -> Result<PathBuf, Failure> {
+        if let Some(remote) = self.remote() {
+            return match &self.project {
+                Some(root) if root.is_absolute() => Ok(root.clone()),
+                Some(root) => Err(Failure::new(
+                    Exit::Usage,
+                    format!(
+                        "the project {} is not an absolute path on {remote}",
+                        root.display()
+                    ),
+                    format!(
+                        "list the projects there: `{}`",
+                        self.daemon_command("workspace list")
+                    ),
+                )),
+                None => Err(self.unnamed(remote, "this command needs the name of a project")),
+            };
+        }
         Ok(project::find(self.project.as_deref())?)
     }
 
@@ -150,7 +263,7 @@ impl Context {
     }
 
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(&self.state_root).await?)
+        Ok(Client::connect(&self.endpoint).await?)
     }
 
     /// Workspace id given by the user.
@@ -171,6 +284,16 @@ impl Context {
         Ok((client, info))
     }
 
+    /// True if the daemon of another machine has exactly one workspace, which a command is then about.
+    pub(crate) async fn is_only_remote_workspace(&self) -> Result<bool, Failure> {
+        if self.remote().is_none() {
+            return Ok(false);
+        }
+        let all = WorkspaceSelector::Only.list();
+        let listed = self.connect().await?.query(all).await?;
+        Ok(listed.workspaces.len() == 1)
+    }
+
     pub(crate) async fn find(&self, client: &mut Client) -> Result<WorkspaceInfo, Failure> {
         let wanted = self.wanted()?;
         self.look_up(client, &wanted).await
@@ -189,8 +312,21 @@ impl Context {
     fn wanted(&self) -> Result<WorkspaceSelector, Failure> {
         Ok(match &self.workspace {
             Some(id) => WorkspaceSelector::Id(id.clone()),
+            // The current directory is not one of the other machine.
+            None if self.remote().is_some() && self.project.is_none() => WorkspaceSelector::Only,
             None => WorkspaceSelector::Project(self.project()?),
         })
+    }
+
+    fn unnamed(&self, remote: &Remote, problem: &str) -> Failure {
+        Failure::new(
+            Exit::Usage,
+            format!("{problem} on {remote}"),
+            format!(
+                "list them: `{}`; then name one with `--workspace ID`",
+                self.daemon_command("workspace list")
+            ),
+        )
     }
 
     async fn look_up(
@@ -198,8 +334,11 @@ impl Context {
         client: &mut Client,
         wanted: &WorkspaceSelector,
     ) -> Result<WorkspaceInfo, Failure> {
-        let found = client.query(wanted.list()).await?.workspaces.pop();
-        found.ok_or_else(|| self.not_registered(wanted))
+        let mut found = client.query(wanted.list()).await?.workspaces;
+        if let (WorkspaceSelector::Only, Some(remote), 2..) = (wanted, self.remote(), found.len()) {
+            return Err(self.unnamed(remote, "several workspaces run"));
+        }
+        found.pop().ok_or_else(|| self.not_registered(wanted))
     }
 
     /// Connects to the daemon and finds the workspace, unless `all`.
@@ -228,7 +367,26 @@ impl Context {
             WorkspaceSelector::Project(root) => Failure::new(
                 Exit::NotFound,
                 format!("the project {} is not running", root.display()),
-                format!("start it: `{}`", self.command("run")),
+                match self.remote() {
+                    Some(_) => format!(
+                        "list the projects there: `{}`",
+                        self.daemon_command("workspace list")
+                    ),
+                    None => format!("start it: `{}`", self.command("run")),
+                },
+            ),
+            WorkspaceSelector::Only => Failure::new(
+                Exit::NotFound,
+                "no workspace is registered",
+                match self.remote() {
+                    Some(remote) => {
+                        format!(
+                            "start a project there: `{}`",
+                            remote.shell_command(&remote.gdn("run DIR"))
+                        )
+                    }
+                    None => format!("start a project: `{}`", self.daemon_command("run")),
+                },
             ),
         }
     }
@@ -238,6 +396,8 @@ impl Context {
 enum WorkspaceSelector {
     Id(WorkspaceId),
     Project(PathBuf),
+    /// The only one of the daemon.
+    Only,
 }
 
 impl WorkspaceSelector {
@@ -253,6 +413,7 @@ impl WorkspaceSelector {
                 project_root: Some(root),
                 ..all
             },
+            Self::Only => all,
         }
     }
 }

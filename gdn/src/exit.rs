@@ -51,13 +51,15 @@ pub enum Exit {
     TaskCancelled,
     /// A replay of an incident differs from its recording.
     Diverged,
+    /// The other machine, its `gdn` or its login does not work.
+    RemoteUnreachable,
     /// Ctrl-C; accepted work continues.
     Interrupted,
 }
 
 impl Exit {
     /// All exit codes, in ascending order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -80,6 +82,7 @@ impl Exit {
         Self::TaskFailed,
         Self::TaskCancelled,
         Self::Diverged,
+        Self::RemoteUnreachable,
         Self::Interrupted,
     ];
 
@@ -108,6 +111,7 @@ impl Exit {
             Self::TaskFailed => 19,
             Self::TaskCancelled => 20,
             Self::Diverged => 21,
+            Self::RemoteUnreachable => 22,
             // Shell convention: 128 plus the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -139,6 +143,7 @@ impl Exit {
             Self::TaskFailed => "taskFailed",
             Self::TaskCancelled => "taskCancelled",
             Self::Diverged => "diverged",
+            Self::RemoteUnreachable => "remoteUnreachable",
             Self::Interrupted => "interrupted",
         }
     }

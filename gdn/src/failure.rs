@@ -7,7 +7,7 @@ use std::fmt;
 
 use goondan_protocol::control::{ControlError, ErrorCode};
 
-use crate::client::{CallError, ConnectError};
+use crate::client::{CallError, ConnectError, Remote, RemoteProblem};
 use crate::exit::Exit;
 use crate::reader;
 
@@ -209,11 +209,15 @@ impl From<ConnectError> for Failure {
                 let hint = format!("check its permissions: `ls -l {}`", socket.display());
                 Self::of(Exit::Internal, &error, hint)
             }
-            ConnectError::NoAnswer => Self::of(
+            ConnectError::NoAnswer { .. } => Self::of(
                 Exit::TimedOut,
                 &error,
                 "check the newest file in `logs/` of the state root",
             ),
+            ConnectError::Remote { remote, problem } => {
+                let (exit, hint) = remote_hint(remote, problem);
+                Self::of(exit, &error, hint)
+            }
             ConnectError::Handshake(CallError::Refused(refused) | CallError::Replaced(refused)) => {
                 refused.clone().into()
             }
@@ -224,6 +228,52 @@ impl From<ConnectError> for Failure {
             ),
         }
     }
+}
+
+/// Exit code and hint for another machine.
+fn remote_hint(remote: &Remote, problem: &RemoteProblem) -> (Exit, String) {
+    let try_it = remote.shell_command("true");
+    let hint = match problem {
+        RemoteProblem::NoSsh(_) => {
+            "install OpenSSH's client: `apt-get install openssh-client`".to_owned()
+        }
+        RemoteProblem::HostKey(_) => format!(
+            "compare the fingerprint, and accept it: `{try_it}`; gdn never accepts a host key"
+        ),
+        RemoteProblem::Login(_) => format!(
+            "make this work without a password: `{try_it}`; `ssh-copy-id` installs a key, `ssh-add` unlocks it"
+        ),
+        RemoteProblem::Network(_) => {
+            format!("check the name, the port and the network: `{try_it}`")
+        }
+        RemoteProblem::NoProgram(_) => format!(
+            "install goondan there in a directory of the PATH that `{}` prints",
+            remote.shell_command("'echo $PATH'")
+        ),
+        RemoteProblem::OldProgram(_) => {
+            let hint = format!(
+                "install the same version of goondan on both machines; the one there: `{}`",
+                remote.shell_command("gdn --version")
+            );
+            return (Exit::VersionMismatch, hint);
+        }
+        RemoteProblem::Refused { code, hint, .. } => {
+            let exit = Exit::ALL.into_iter().find(|exit| exit.name() == code);
+            let hint = match exit {
+                Some(Exit::DaemonNotRunning) => format!(
+                    "start it there in a project directory: `{}`",
+                    remote.shell_command(&remote.gdn("run DIR"))
+                ),
+                _ => format!("there: {hint}"),
+            };
+            return (exit.unwrap_or(Exit::RemoteUnreachable), hint);
+        }
+        RemoteProblem::Noise => format!(
+            "`{try_it}` must print nothing: move output of ~/.bashrc and the like to interactive shells"
+        ),
+        RemoteProblem::Other(_) => format!("try it without gdn: `{try_it}`"),
+    };
+    (Exit::RemoteUnreachable, hint)
 }
 
 impl From<CallError> for Failure {

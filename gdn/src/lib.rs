@@ -9,6 +9,7 @@
 //! * `goondan_client`, `daemon` — the connection, including paged lists, and starting the daemon.
 //! * [`spellings`] — older commands, which are rewritten before they are parsed.
 //! * `context`, `project` — the daemon, project and workspace of a command.
+//! * `remotes`, `client_settings` — the other machine of a command, and the saved default.
 //! * `output` — all printing; nothing else prints.
 //! * `reader` — detects if the reader of stdout is gone.
 //! * `failure`, [`exit`] — errors for people, and exit codes for scripts.
@@ -31,6 +32,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use goondan_config::nearest_name;
 
 mod cli;
+mod client_settings;
 mod commands;
 mod context;
 mod daemon;
@@ -43,11 +45,12 @@ mod package_manager;
 mod programs;
 mod project;
 mod reader;
+mod remotes;
 pub mod schemas;
 pub mod spellings;
 mod state_format;
 
-use cli::Cli;
+use cli::{Cli, Reach};
 use exit::Exit;
 use failure::Failure;
 use goondan_client as client;
@@ -84,6 +87,11 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, output: Output) -> Result<(), Failure> {
     let context = cli.global.context(output)?;
+    let context = match cli.command.as_ref().map(cli::Command::reach) {
+        None | Some(Reach::Daemon) => context,
+        Some(Reach::ThisMachine(command)) => context.on_this_machine(command, true)?,
+        Some(Reach::Files(command)) => context.on_this_machine(command, false)?,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -109,7 +117,7 @@ fn run(cli: Cli, output: Output) -> Result<(), Failure> {
             () = reader::gone(), if follows => Err(Failure::reader_gone()),
         };
         match ended {
-            Err(failure) => Err(commands::near_name(failure, &context).await),
+            Err(failure) => Err(context.at_daemon(commands::near_name(failure, &context).await)),
             Ok(()) => Ok(()),
         }
     })

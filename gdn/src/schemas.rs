@@ -24,6 +24,14 @@ pub const PS: &str = "gdn.ps/v1";
 pub const PS_CHANGE: &str = "gdn.ps.change/v1";
 /// `gdn daemon status`.
 pub const STATUS: &str = "gdn.status/v1";
+/// `gdn daemon remote use`.
+pub const REMOTE_USE: &str = "gdn.remote.use/v1";
+/// `gdn daemon remote show`.
+pub const REMOTE_SHOW: &str = "gdn.remote.show/v1";
+/// `gdn daemon remote list`.
+pub const REMOTE_LIST: &str = "gdn.remote.list/v1";
+/// `gdn daemon remote remove`.
+pub const REMOTE_REMOVE: &str = "gdn.remote.remove/v1";
 /// `gdn doctor`.
 pub const DOCTOR: &str = "gdn.doctor/v1";
 /// `gdn daemon service install`.
@@ -298,6 +306,10 @@ pub const ALL: &[&str] = &[
     PS,
     PS_CHANGE,
     STATUS,
+    REMOTE_USE,
+    REMOTE_SHOW,
+    REMOTE_LIST,
+    REMOTE_REMOVE,
     DOCTOR,
     SERVICE_INSTALL,
     SERVICE_STATUS,

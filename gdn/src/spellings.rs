@@ -42,7 +42,8 @@ pub const MOVED: &[(&str, &str)] = &[
 ];
 
 /// Global options whose value is the next word.
-pub(crate) const VALUE_OPTIONS: [&str; 6] = [
+pub(crate) const VALUE_OPTIONS: [&str; 7] = [
+    "--remote",
     "--state-root",
     "--project",
     "--workspace",

@@ -60,6 +60,7 @@ pub mod screen;
 pub mod secret_forms;
 pub mod server;
 pub mod service;
+pub mod sshd;
 pub mod synapse;
 pub mod team;
 pub mod telegram;

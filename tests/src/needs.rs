@@ -137,6 +137,18 @@ pub fn nginx() -> Option<PathBuf> {
     server("nginx")
 }
 
+/// Path of OpenSSH's server, if its client is installed, too; if not, the calling test is listed as
+/// skipped.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn sshd() -> Option<PathBuf> {
+    let has_client = program("ssh") && program("ssh-keygen");
+    has_client.then(|| server("sshd"))?
+}
+
 /// Path of a server, which is not in the `PATH` of users.
 fn server(name: &str) -> Option<PathBuf> {
     let usual = Some(Path::new("/usr/sbin").join(name));
@@ -277,7 +289,7 @@ pub fn note_left_out(why: &str) -> bool {
     false
 }
 
-fn path_of(name: &str) -> Option<PathBuf> {
+pub(crate) fn path_of(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|dir| dir.join(name))

@@ -1,15 +1,21 @@
-//! A connection to the daemon: JSON-RPC 2.0 in frames over the local socket (`CTL-1`).
+//! A connection to the daemon: JSON-RPC 2.0 in frames over the local socket (`CTL-1`), or through `ssh` (`REP-2`).
 //!
 //! # Invariants
 //!
 //! * The daemon belongs to our own user (`SEC-4`) and has exactly our version; both are checked
-//!   before a [`Client`] is returned. Only [`Client::reach`] returns one for another version.
+//!   before a [`Client`] is returned. Only [`Client::reach`] returns one for another version. On another
+//!   machine, `gdn daemon dial-stdio` checks the user.
 //! * One request is in flight at a time; notifications that arrive in the meantime go to its
 //!   watcher.
 
 mod pages;
+mod remote;
+mod ssh;
+mod transport;
 
 pub use pages::{PagedMethod, Trace};
+pub use remote::{Endpoint, InvalidRemote, Remote};
+pub use ssh::{RemoteProblem, SshEnded};
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -36,8 +42,13 @@ use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 use tokio_util::codec::Framed;
 
+use transport::Transport;
+
 /// Time limit for a daemon to accept a connection and answer the first request, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 10_000;
+
+/// The same through `ssh`, in milliseconds.
+const REMOTE_CONNECT_TIMEOUT_MS: u64 = 30_000;
 
 /// Time to wait for a daemon that owns the state root but does not listen yet, in milliseconds: it
 /// has just started, or its socket was removed and will be recreated.
@@ -92,8 +103,15 @@ pub enum ConnectError {
         ours: u32,
     },
     /// The daemon accepted the connection but does not answer.
-    #[error("the daemon does not answer (waited {} s)", CONNECT_TIMEOUT_MS / 1000)]
-    NoAnswer,
+    #[error("the daemon does not answer (waited {} s)", limit.as_secs())]
+    NoAnswer { limit: Duration },
+    /// The daemon of another machine is unreachable.
+    #[error("cannot reach the daemon on {remote}")]
+    Remote {
+        remote: Box<Remote>,
+        #[source]
+        problem: RemoteProblem,
+    },
     /// The daemon has another version.
     #[error("this gdn ({}) cannot talk to the running daemon", Version::current())]
     VersionMismatch {
@@ -106,6 +124,19 @@ pub enum ConnectError {
     /// The first request failed for another reason.
     #[error("the daemon refused the connection")]
     Handshake(#[source] CallError),
+}
+
+impl ConnectError {
+    /// True if another machine may be reachable soon: its network or its daemon comes back without a person.
+    pub fn may_pass(&self) -> bool {
+        use RemoteProblem::{Network, Other, Refused};
+        match self {
+            Self::Remote { problem, .. } => {
+                matches!(problem, Network(_) | Other(_) | Refused { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Reason for a failed request.
@@ -242,7 +273,7 @@ pub struct OtherDaemon {
 /// A connection to a daemon of our user and version, except within an [`OtherDaemon`].
 #[derive(Debug)]
 pub struct Client {
-    frames: Framed<Stream, FrameCodec>,
+    frames: Framed<Transport, FrameCodec>,
     request_id: u64,
     daemon: ConnectResult,
 }
@@ -273,37 +304,34 @@ pub fn socket_path(state_root: &Path) -> PathBuf {
 }
 
 impl Client {
-    /// Connects to the daemon of `state_root` and checks its user and version.
+    /// Connects to the daemon and checks its user and version.
     ///
     /// # Errors
     ///
     /// [`ConnectError`] if the connection fails.
-    pub async fn connect(state_root: &Path) -> Result<Self, ConnectError> {
-        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
-        let greeted = timeout(limit, Self::handshake(state_root)).await;
-        match greeted.unwrap_or(Err(ConnectError::NoAnswer))? {
+    pub async fn connect(endpoint: impl Into<Endpoint>) -> Result<Self, ConnectError> {
+        let endpoint = endpoint.into();
+        match in_time(&endpoint, Self::handshake(&endpoint)).await? {
             (client, None) => Ok(client),
             (_, Some(why)) => Err(why),
         }
     }
 
-    /// Connects to the daemon of `state_root` regardless of its version, for `gdn daemon status` and `gdn
-    /// shutdown`.
+    /// Connects to the daemon regardless of its version, for `gdn daemon status` and `gdn daemon shutdown`.
     ///
     /// # Errors
     ///
     /// As [`Self::connect`]. A daemon of another version that does not report its status counts as
     /// unreachable.
-    pub async fn reach(state_root: &Path) -> Result<DaemonConnection, ConnectError> {
-        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+    pub async fn reach(endpoint: impl Into<Endpoint>) -> Result<DaemonConnection, ConnectError> {
+        let endpoint = endpoint.into();
         let reaching = async {
-            match Self::handshake(state_root).await? {
+            match Self::handshake(&endpoint).await? {
                 (client, None) => Ok(DaemonConnection::Same(client)),
                 (client, Some(why)) => client.introduced(why).await,
             }
         };
-        let reached = timeout(limit, reaching).await;
-        reached.unwrap_or(Err(ConnectError::NoAnswer))
+        in_time(&endpoint, reaching).await
     }
 
     async fn introduced(mut self, why: ConnectError) -> Result<DaemonConnection, ConnectError> {
@@ -328,9 +356,18 @@ impl Client {
 
     /// Performs the handshake. The second value is the version error if the daemon has another
     /// version and supports only its status.
-    async fn handshake(state_root: &Path) -> Result<(Self, Option<ConnectError>), ConnectError> {
-        let stream = open(state_root).await?;
-        let daemon_pid = check_peer(&stream, state_root)?;
+    async fn handshake(endpoint: &Endpoint) -> Result<(Self, Option<ConnectError>), ConnectError> {
+        let (stream, daemon_pid, state_root) = match endpoint {
+            Endpoint::Local(state_root) => {
+                let (stream, pid) = open_checked(state_root).await?;
+                (Transport::Socket(stream), pid, state_root.clone())
+            }
+            Endpoint::Remote(remote) => {
+                let opened = ssh::open(remote);
+                let stream = opened.map_err(|problem| remote_error(remote, problem))?;
+                (Transport::Ssh(stream), None, PathBuf::new())
+            }
+        };
         let version = Version::current();
         let mut client = Self {
             frames: Framed::new(stream, FrameCodec::new()),
@@ -338,7 +375,7 @@ impl Client {
             daemon: ConnectResult {
                 version: version.clone(),
                 pid: 0,
-                state_root: state_root.to_owned(),
+                state_root,
                 log_dir: None,
             },
         };
@@ -354,7 +391,7 @@ impl Client {
             }
             // A daemon of a very different version may answer in an unreadable form.
             Err(CallError::Unreadable { source, .. }) => mismatch(Box::new(source)),
-            Err(error) => return Err(ConnectError::Handshake(error)),
+            Err(error) => return Err(unconnected(endpoint, error)),
         };
         Ok((client, why))
     }
@@ -481,15 +518,21 @@ impl Client {
         }
     }
 
-    /// The error that the daemon sent before it closed the connection.
+    /// The error that the daemon sent, or the end of ssh, before the connection was closed.
     async fn reason(&mut self) -> Option<CallError> {
-        while let Some(Ok(frame)) = self.frames.next().await {
+        loop {
+            let frame = match self.frames.next().await? {
+                Ok(frame) => frame,
+                Err(FrameError::Io(error)) if SshEnded::of(&error).is_some() => {
+                    return Some(lost(Some(error.into())));
+                }
+                Err(_) => return None,
+            };
             let incoming: ServerMessage = serde_json::from_slice(&frame).ok()?;
             if let Some(error) = incoming.error {
                 return Some(refused(incoming.id, error.into()));
             }
         }
-        None
     }
 
     /// Waits until the daemon closes the connection.
@@ -556,6 +599,61 @@ fn refused(id: Option<u64>, error: ControlError) -> CallError {
 
 fn lost(source: Option<FrameError>) -> CallError {
     CallError::Lost { source }
+}
+
+/// Waits for a connection within its time limit.
+async fn in_time<T>(
+    endpoint: &Endpoint,
+    connecting: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let limit = Duration::from_millis(match endpoint {
+        Endpoint::Local(_) => CONNECT_TIMEOUT_MS,
+        Endpoint::Remote(_) => REMOTE_CONNECT_TIMEOUT_MS,
+    });
+    let connected = timeout(limit, connecting).await;
+    connected.unwrap_or(Err(ConnectError::NoAnswer { limit }))
+}
+
+fn remote_error(remote: &Remote, problem: RemoteProblem) -> ConnectError {
+    ConnectError::Remote {
+        remote: Box::new(remote.clone()),
+        problem,
+    }
+}
+
+/// Error of the first request. Through `ssh`, it finds out why the connection ended.
+fn unconnected(endpoint: &Endpoint, error: CallError) -> ConnectError {
+    let Endpoint::Remote(remote) = endpoint else {
+        return ConnectError::Handshake(error);
+    };
+    let problem = match &error {
+        CallError::Lost {
+            source: Some(FrameError::Io(error)),
+        } => SshEnded::of(error).map(SshEnded::problem),
+        // The first bytes of a text are a very large length.
+        CallError::Lost { source: Some(_) } => Some(RemoteProblem::Noise),
+        _ => None,
+    };
+    match problem {
+        Some(problem) => remote_error(remote, problem),
+        None => ConnectError::Handshake(error),
+    }
+}
+
+/// Connects to the socket of our own user's daemon, without a handshake, for `gdn daemon dial-stdio`.
+///
+/// # Errors
+///
+/// As [`Client::connect`].
+pub async fn open_socket(state_root: &Path) -> Result<Stream, ConnectError> {
+    Ok(open_checked(state_root).await?.0)
+}
+
+/// Connects to the socket and checks the peer; returns its process id if the system provides it.
+async fn open_checked(state_root: &Path) -> Result<(Stream, Option<u32>), ConnectError> {
+    let stream = open(state_root).await?;
+    let pid = check_peer(&stream, state_root)?;
+    Ok((stream, pid))
 }
 
 /// Connects to the socket. Waits for a daemon that owns the state root but does not listen yet.

@@ -168,11 +168,17 @@ impl AgentInput {
         Failure::new(
             Exit::ConnectionLost,
             "the connection to the daemon was lost before the answer arrived",
-            format!(
-                "accepted events are answered exactly once; start the daemon and resend under the same id: `{} && {}`",
-                context.command("run"),
-                self.again(context)
-            ),
+            match context.remote() {
+                Some(_) => format!(
+                    "accepted events are answered exactly once; resend under the same id: `{}`",
+                    self.again(context)
+                ),
+                None => format!(
+                    "accepted events are answered exactly once; start the daemon and resend under the same id: `{} && {}`",
+                    context.command("run"),
+                    self.again(context)
+                ),
+            },
         )
         .caused_by(error.source())
     }

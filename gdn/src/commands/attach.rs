@@ -12,6 +12,10 @@ pub(super) async fn attach_or_start(
     context: &Context,
     is_strict: bool,
 ) -> Result<(Client, Option<PathBuf>), Failure> {
+    // Only a person on the other machine starts its daemon.
+    if context.remote().is_some() {
+        return Ok((context.connect().await?, None));
+    }
     if let Some(client) = daemon::attach(&context.state_root).await? {
         return Ok((client, None));
     }

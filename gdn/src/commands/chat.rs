@@ -272,7 +272,7 @@ impl ChatSession<'_> {
             }
         }
         // The existing connection dates from before the daemon was lost.
-        let mut client = Client::connect(&self.context.state_root).await.ok()?;
+        let mut client = Client::connect(&self.context.endpoint).await.ok()?;
         let latest = transcript::latest(&mut client, (&id, &key), limit).await;
         self.client = Some(client);
         latest.ok()
@@ -589,13 +589,14 @@ impl ChatSession<'_> {
         }
         let deadline = Instant::now() + Duration::from_millis(RECONNECT_LIMIT_MS);
         loop {
-            let error = match Client::connect(&self.context.state_root).await {
+            let error = match Client::connect(&self.context.endpoint).await {
                 Ok(client) => return Ok(client),
                 Err(
                     error @ (ConnectError::NotRunning { .. }
                     | ConnectError::NotListening { .. }
                     | ConnectError::Handshake(_)),
                 ) => error,
+                Err(error @ ConnectError::Remote { .. }) if error.may_pass() => error,
                 Err(error) => return Err(error.into()),
             };
             if Instant::now() >= deadline {

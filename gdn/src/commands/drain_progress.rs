@@ -68,7 +68,7 @@ async fn watch(
     told: mpsc::UnboundedSender<ProcessChange>,
 ) {
     tokio::time::sleep(Duration::from_millis(TELL_MS)).await;
-    let Ok(mut client) = Client::connect(&context.state_root).await else {
+    let Ok(mut client) = Client::connect(&context.endpoint).await else {
         return;
     };
     let request = WatchProcesses {

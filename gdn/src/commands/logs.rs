@@ -214,10 +214,10 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
         context.output.note(note);
     }
     let usual = LogFiles::of(daemon::log_dir(&context.state_root));
-    let mut client = match Client::connect(&context.state_root).await {
+    let mut client = match Client::connect(&context.endpoint).await {
         Ok(client) => Some(client),
         Err(ConnectError::NotRunning { .. } | ConnectError::NotListening { .. })
-            if usual.exist() =>
+            if context.remote().is_none() && usual.exist() =>
         {
             context.check_format()?;
             None
@@ -250,9 +250,11 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
     }
     let mut lines = reader.args.lines();
     loop {
-        let log_dir = client
-            .as_ref()
-            .map(|client| client.daemon().log_dir.clone());
+        let log_dir = client.as_ref().map(|client| {
+            let log_dir = client.daemon().log_dir.clone();
+            // The files of another machine cannot be read from here.
+            log_dir.filter(|_| context.remote().is_none())
+        });
         let next = match (client, log_dir) {
             (Some(client), Some(None)) => reader.of_daemon(client, lines).await?,
             (client, Some(Some(dir))) => reader.of_files(&LogFiles::of(dir), client, lines).await?,
@@ -273,9 +275,14 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
 
 /// Workspaces of the current project: the running one, or all that have run before.
 async fn of_project(
-    client: Option<&mut Client>,
+    mut client: Option<&mut Client>,
     context: &Context,
 ) -> Result<Vec<WorkspaceId>, Failure> {
+    if let Some(client) = client.as_deref_mut()
+        && context.remote().is_some()
+    {
+        return Ok(vec![context.find(client).await?.workspace_id]);
+    }
     let not_running = match client {
         Some(client) => match context.find(client).await {
             Ok(found) => return Ok(vec![found.workspace_id]),
@@ -452,7 +459,7 @@ impl LogPrinter<'_> {
             return Err(failure);
         }
         match ended {
-            Err(CallError::Lost { .. }) if self.args.follow => {
+            Err(CallError::Lost { .. }) if self.args.follow && self.context.remote().is_none() => {
                 drop(client);
                 let mut watch = DaemonWatch::gone(self.context);
                 loop {
@@ -509,7 +516,7 @@ impl DaemonWatch {
             return None;
         }
         self.looked = tokio::time::Instant::now();
-        let client = Client::connect(&context.state_root).await.ok()?;
+        let client = Client::connect(&context.endpoint).await.ok()?;
         let pid = client.daemon().pid;
         context
             .output

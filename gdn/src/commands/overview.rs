@@ -1,6 +1,6 @@
 //! `gdn` alone: what runs, what needs the user, and the next command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::{DaemonStatus, WorkspaceInfo};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         Err(failure) if context.is_named() && !context.is_by_id() => return Err(failure),
         Err(_) => None,
     };
-    let connected = match Client::connect(&context.state_root).await {
+    let connected = match Client::connect(&context.endpoint).await {
         Ok(mut client) => {
             let status = client.status().await?;
             let only = context.workspace_id();
@@ -84,6 +84,14 @@ impl Overview<'_> {
         })
     }
 
+    /// The state root of the daemon.
+    fn state_root(&self) -> &Path {
+        match (self.context.remote(), &self.connected) {
+            (Some(_), Some((status, _))) => &status.state_root,
+            _ => &self.context.state_root,
+        }
+    }
+
     fn inbox(&self) -> Option<&Inbox> {
         self.connected.as_ref().map(|(_, inbox)| inbox)
     }
@@ -95,6 +103,12 @@ impl Overview<'_> {
         let is_project = self.project.is_some() || context.is_by_id();
         if needs_user {
             return (context.command("inbox"), "decide what waits for you");
+        }
+        if let Some(remote) = context.remote()
+            && self.workspaces().is_empty()
+        {
+            let run = remote.shell_command(&remote.gdn("run DIR"));
+            return (run, "start a project there");
         }
         match (is_project, self.own()) {
             (true, None) => (context.command("run"), "start this project"),
@@ -131,7 +145,8 @@ impl Overview<'_> {
         output.object(
             schemas::OVERVIEW,
             &json!({
-                "stateRoot": context.state_root,
+                "stateRoot": self.state_root(),
+                "remote": context.remote().map(ToString::to_string),
                 "daemon": daemon,
                 "project": project,
                 "workspaces": self.workspaces(),
@@ -173,6 +188,9 @@ impl Overview<'_> {
 
     fn fields(&self) -> Table {
         let mut table = Table::of_fields();
+        if let Some(remote) = self.context.remote() {
+            table.field("Remote", remote.to_string());
+        }
         match &self.connected {
             Some((status, _)) => {
                 let age = text::age(status.started_at, text::now());
@@ -207,6 +225,7 @@ impl Overview<'_> {
                 table.field("Project", own.project_root.to_string_lossy());
                 table.field("State", state);
             }
+            (None, None) if self.context.remote().is_some() => {}
             (None, None) => {
                 table.field(
                     "Project",

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::drain_progress::while_draining;
-use crate::client::{CallError, Client, ConnectError, DaemonConnection};
+use crate::client::{CallError, Client, ConnectError, DaemonConnection, RemoteProblem};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -40,11 +40,11 @@ const POLL_MS: u64 = 25;
 
 pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let client = match Client::reach(&context.state_root).await {
+    let client = match Client::reach(&context.endpoint).await {
         Ok(DaemonConnection::Same(client)) => client,
         Ok(DaemonConnection::Other(other)) => other.client,
         // Not an error, because no daemon runs.
-        Err(ConnectError::NotRunning { .. }) => {
+        Err(error) if is_not_running(&error) => {
             output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;
             return output.data("No daemon runs.");
         }
@@ -66,6 +66,17 @@ pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Fa
     .await?;
     output.object(schemas::SHUTDOWN, &json!({ "pid": pid }))?;
     output.data(format!("Stopped the daemon, pid {pid}"))
+}
+
+fn is_not_running(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::NotRunning { .. } => true,
+        ConnectError::Remote {
+            problem: RemoteProblem::Refused { code, .. },
+            ..
+        } => code == Exit::DaemonNotRunning.name(),
+        _ => false,
+    }
 }
 
 /// Stops a daemon that cannot be reached over its socket, with SIGTERM. A second SIGTERM after the grace period ends
@@ -136,7 +147,8 @@ pub(super) async fn stop(
     let still_there = || still_there(pid, limit_ms, context);
     let closed = tokio::time::timeout(Duration::from_millis(limit_ms), client.closed()).await;
     closed.map_err(|_elapsed| still_there())?;
-    if is_gone_by(pid, deadline).await {
+    // The process id of another machine means nothing here; its closed socket is the sign of its end.
+    if context.remote().is_some() || is_gone_by(pid, deadline).await {
         Ok(())
     } else {
         Err(still_there())

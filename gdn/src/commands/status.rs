@@ -29,26 +29,39 @@ Exit code 16: something needs attention; 3: no daemon runs; 4: a daemon of anoth
 pub(crate) struct StatusArgs {}
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let mut client = match Client::reach(&context.state_root).await? {
+    let mut client = match Client::reach(&context.endpoint).await? {
         DaemonConnection::Same(client) => client,
         DaemonConnection::Other(other) => return of_another_version(other, context),
     };
     let status = client.status().await?;
     let output = context.output;
-    let observation = observation::survey(&status.state_root);
+    // The files of another machine cannot be read from here.
+    let is_here = context.remote().is_none();
+    let observation = is_here.then(|| observation::survey(&status.state_root));
     let shown = StatusOutput {
         status: &status,
+        remote: context.remote().map(ToString::to_string),
         observation,
         // The daemon has upgraded the format; `gdn doctor` checks later changes.
-        format: state_format::read(&status.state_root).ok().flatten(),
+        format: is_here
+            .then(|| state_format::read(&status.state_root).ok().flatten())
+            .flatten(),
     };
     output.object(schemas::STATUS, &shown)?;
     let mut fields = fields(&status);
-    fields.field("Format", state_format::told(shown.format.as_ref()));
-    fields.field("Observed", observed(&observation));
+    if let Some(remote) = &shown.remote {
+        fields.field("Remote", remote.as_str());
+    }
+    if let Some(observation) = &shown.observation {
+        fields.field("Format", state_format::told(shown.format.as_ref()));
+        fields.field("Observed", observed(observation));
+    }
     output.data(fields.render(output.canvas()))?;
     if status.workspaces.is_empty() {
-        let hint = context.daemon_command("run");
+        let hint = match context.remote() {
+            Some(remote) => remote.shell_command(&remote.gdn("run DIR")),
+            None => context.daemon_command("run"),
+        };
         output.data(format!(
             "\nNo workspaces. Start one in its directory: {hint}"
         ))?;
@@ -72,7 +85,11 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 struct StatusOutput<'s> {
     #[serde(flatten)]
     status: &'s DaemonStatus,
-    observation: Observation,
+    /// Address of the other machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remote: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observation: Option<Observation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<StateFormat>,
 }

@@ -31,7 +31,7 @@ Examples:
                                         behind a reverse proxy with TLS
 
 The address works once and for one minute: press Enter for a new one. Studio listens on this machine
-only, uses the daemon like this command, and ends with Ctrl-C.")]
+only, uses the daemon like this command (with --remote, one on another machine), and ends with Ctrl-C.")]
 pub(crate) struct StudioArgs {
     /// Allow changes from the page
     #[arg(long)]
@@ -97,7 +97,10 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
         )
     })?;
     let mut command = Command::new(&program);
-    command.arg("--state-root").arg(&context.state_root);
+    match context.remote() {
+        Some(remote) => command.args(["--remote", &remote.to_string()]),
+        None => command.arg("--state-root").arg(&context.state_root),
+    };
     command.args(["--port", &args.port.to_string()]);
     if args.no_open {
         let note = "`--no-open` has no effect: `gdn studio` opens no browser.";

@@ -80,7 +80,10 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     let output = context.output;
     let is_once = args.once || output.is_json();
     // The views are about one project; outside of one, the processes of all are shown.
-    if context.covers_all(false) && (is_once || output.is_watched()) {
+    if context.covers_all(false)
+        && !context.is_only_remote_workspace().await?
+        && (is_once || output.is_watched())
+    {
         return ps::run(&PsArgs::everywhere(!is_once), context).await;
     }
     if is_once {

@@ -1,13 +1,12 @@
 //! The page's requests to the daemon. Each request uses its own connection, so a connection lost
 //! with a daemon is never reused.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use goondan_client::{CallError, Client, ConnectError, RequestTimeout};
+use goondan_client::{CallError, Client, ConnectError, Endpoint, RequestTimeout};
 use goondan_protocol::control::{Call, CallKind, Method as _, TaskStreamPart, WatchTask};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -84,6 +83,9 @@ impl DaemonRequestError {
                         "stop it, then start it again: `gdn daemon shutdown`"
                     }
                     ConnectError::VersionMismatch { .. } => "restart Studio: `gdn studio`",
+                    ConnectError::Remote { .. } => {
+                        "find the problem: `gdn --remote URL daemon status`"
+                    }
                     _ => "find the problem: `gdn doctor`",
                 };
                 let told = PageError::new("unreachable", &with_causes(error), suggestion);
@@ -116,10 +118,10 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     told
 }
 
-/// The daemon of one state root.
+/// The daemon of one state root or of another machine.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    state_root: PathBuf,
+    endpoint: Endpoint,
     /// One pool for each kind of request, so that none waits for one of another kind.
     calls: Semaphore,
     decisions: Semaphore,
@@ -130,9 +132,9 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    pub(crate) fn new(state_root: PathBuf) -> Self {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
-            state_root,
+            endpoint,
             calls: Semaphore::new(CALLS_MAX),
             decisions: Semaphore::new(DECISIONS_MAX),
             waits: Semaphore::new(WAITS_MAX),
@@ -141,8 +143,12 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn state_root(&self) -> &std::path::Path {
-        &self.state_root
+    /// The state root, or the address of the other machine.
+    pub(crate) fn place(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Local(state_root) => state_root.to_string_lossy().into_owned(),
+            Endpoint::Remote(remote) => remote.to_string(),
+        }
     }
 
     /// Sends one request. The result is the daemon's raw JSON.
@@ -160,7 +166,7 @@ impl Daemon {
             CallKind::Decides => acquire(&self.decisions).await,
             CallKind::Other => acquire(&self.calls).await,
         };
-        let mut client = Client::connect(&self.state_root).await?;
+        let mut client = Client::connect(&self.endpoint).await?;
         let limit = match access {
             Access::Reads => RequestTimeout::Query,
             Access::Writes => RequestTimeout::Change,
@@ -179,12 +185,12 @@ impl Daemon {
         let permit = permit.map_err(|_| DaemonRequestError::TooManyStreams)?;
         let lines = if method == WatchTask::NAME {
             let watch = serde_json::from_str(params.get()).map_err(DaemonRequestError::Params)?;
-            let client = Client::connect(&self.state_root).await?;
+            let client = Client::connect(&self.endpoint).await?;
             let (sender, lines) = mpsc::channel(STREAM_PARTS_MAX);
             self.following.spawn(watch_task(client, watch, sender));
             lines
         } else {
-            let client = Client::connect(&self.state_root).await?;
+            let client = Client::connect(&self.endpoint).await?;
             let (sender, lines) = mpsc::channel(STREAM_LINES_MAX);
             self.following.spawn(follow(client, method, params, sender));
             lines

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //!
-//! * It listens only on this machine and stores nothing: the page shows the daemon's data.
+//! * It listens only on this machine, even for a daemon of another one, and stores nothing: the page shows the daemon's data.
 //! * A request without a token never reaches the daemon, and nothing is changed without `--write`.
 //! * It ends together with its parent.
 
@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use goondan_client::{Endpoint, Remote};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -54,8 +55,11 @@ use server::{Start, Studio};
 #[command(name = "goondan-studio", version)]
 struct Args {
     /// Directory of the daemon's durable state
-    #[arg(long, value_name = "DIR")]
-    state_root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "remote")]
+    state_root: Option<PathBuf>,
+    /// Daemon of another machine, over OpenSSH: ssh://[user@]host[:port][/state-root]
+    #[arg(long, value_name = "URL", conflicts_with = "state_root")]
+    remote: Option<Remote>,
     /// Listen on this port of this machine; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -143,7 +147,12 @@ async fn run(args: Args) -> Result<(), Failure> {
         Some(public) => public.url(),
         None => format!("http://{address}/"),
     };
-    let daemon = Daemon::new(args.state_root);
+    let endpoint = match args.remote {
+        Some(remote) => Endpoint::Remote(remote),
+        // Clap requires a state root here.
+        None => Endpoint::Local(args.state_root.unwrap_or_default()),
+    };
+    let daemon = Daemon::new(endpoint);
     let start = Start {
         project: args.project,
         workspace: args.workspace,

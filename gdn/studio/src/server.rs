@@ -190,7 +190,7 @@ impl Studio {
             "token": token.as_str(),
             "write": self.may_write,
             "goondan": Version::current().goondan,
-            "stateRoot": self.daemon.state_root(),
+            "stateRoot": self.daemon.place(),
             "projectRoot": self.start.project.as_ref().map(|dir| dir.to_string_lossy()),
             "workspaceId": self.start.workspace,
         });

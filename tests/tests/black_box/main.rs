@@ -191,6 +191,8 @@ mod relay;
 #[cfg(test)]
 mod release_packages;
 #[cfg(test)]
+mod remote;
+#[cfg(test)]
 mod replicated_work;
 #[cfg(test)]
 mod replication;

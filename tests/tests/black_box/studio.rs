@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
@@ -28,7 +28,11 @@ pub(crate) struct Studio {
 impl Studio {
     pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
         let args = [&["studio", "--json"], args].concat();
-        let mut command = home.command(&bin(GDN), &args);
+        Self::of(home.command(&bin(GDN), &args))
+    }
+
+    /// Studio by a command of `gdn`.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::piped());
         Self {
             running: RunningProgram::start(command),
@@ -61,7 +65,7 @@ impl Studio {
     }
 
     /// A page that has logged in.
-    fn page(&mut self) -> StudioPage {
+    pub(crate) fn page(&mut self) -> StudioPage {
         let (mut page, ticket) = StudioPage::at(&self.address());
         let logged_in = page.post("/api/login", &json!({ "ticket": ticket })).json();
         page.token = Some(logged_in["token"].as_str().unwrap().to_owned());
@@ -70,7 +74,7 @@ impl Studio {
 }
 
 /// Actions of a page in a browser.
-struct StudioPage {
+pub(crate) struct StudioPage {
     address: SocketAddr,
     token: Option<String>,
 }
@@ -124,11 +128,11 @@ impl StudioPage {
         self.request(&format!("POST {path}"), &self.headers(), &body.to_string())
     }
 
-    fn call(&self, method: &str, params: &Value) -> HttpResponse {
+    pub(crate) fn call(&self, method: &str, params: &Value) -> HttpResponse {
         self.post("/api/call", &json!({"method": method, "params": params}))
     }
 
-    fn result(&self, method: &str, params: &Value) -> Value {
+    pub(crate) fn result(&self, method: &str, params: &Value) -> Value {
         let answer = self.call(method, params);
         assert_eq!(answer.status, 200, "{}", answer.body);
         let mut answer = answer.json();

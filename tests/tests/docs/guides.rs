@@ -10,6 +10,7 @@ use std::process::Command;
 use goondan_tests::binaries::bin_dir;
 use goondan_tests::home::RunningProgram;
 use goondan_tests::server::free_ports;
+use goondan_tests::sshd::Sshd;
 use goondan_tests::tree::copy_folder;
 use goondan_tests::{CommandOutput, Home, needs};
 
@@ -121,7 +122,8 @@ fn missing<'a>(printed: &str, promised: &'a [String]) -> Option<&'a str> {
     wanted.find(|wanted| !wanted.is_empty() && !lines.any(|line| is_as_promised(line, wanted)))
 }
 
-fn run(home: &Home, script: &str) -> CommandOutput {
+/// Runs the script. `ssh server` logs in to a server whose home is the same.
+fn run(home: &Home, script: &str, sshd: Option<&Sshd>) -> CommandOutput {
     copy_folder(
         &repository().join("docs/examples"),
         &home.path().join("goondan/docs/examples"),
@@ -131,7 +133,10 @@ fn run(home: &Home, script: &str) -> CommandOutput {
     let mut command: Command = home.command("bash".as_ref(), &["-euo", "pipefail", "-c", &script]);
     let mut path = bin_dir().as_os_str().to_owned();
     path.push(":");
-    path.push(std::env::var_os("PATH").unwrap_or_default());
+    match sshd {
+        Some(sshd) => path.push(sshd.path()),
+        None => path.push(std::env::var_os("PATH").unwrap_or_default()),
+    }
     command
         .env("PATH", path)
         .env_remove("GOONDAN_STATE_ROOT")
@@ -148,7 +153,17 @@ fn follow(path: &str, not_run: usize, is_there: fn() -> bool) {
     let left_out = parts.iter().filter(|part| **part == Part::NotRun).count();
     assert_eq!(left_out, not_run, "{path}: fences that are not run");
     let home = Home::without_project();
-    let ran = run(&home, &script(&parts));
+    let is_remote = parts
+        .iter()
+        .any(|part| matches!(part, Part::Typed(text) if text.contains("ssh server")));
+    let sshd = if is_remote {
+        Sshd::start(&home, &home.path().join(".goondan"))
+    } else {
+        None
+    };
+    let ran = run(&home, &script(&parts), sshd.as_ref());
+    // Shared connections end with the server.
+    drop(sshd);
     assert_eq!(ran.code, 0, "{path}: {}{}", ran.stdout, ran.stderr);
     let mut printed = ran.stdout.split(MARK);
     let mut last = printed.next().unwrap();
@@ -203,9 +218,10 @@ pages! {
     a_workspace_is_run_on_two_nodes: "docs/how-to/run-on-two-nodes.md", 16, nothing;
     a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 5, nothing;
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
-    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 4, nothing;
+    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 5, nothing;
     issues_become_pull_requests: "docs/how-to/turn-github-issues-into-pull-requests.md", 1, || needs::program("git") && needs::program("curl") && needs::program("openssl");
     versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
+    a_daemon_on_another_machine_is_used: "docs/how-to/use-a-remote-daemon.md", 2, || needs::sshd().is_some();
     a_proxy_is_used: "docs/how-to/use-a-proxy.md", 2, nothing;
     a_real_model_is_used: "docs/how-to/use-a-real-model.md", 0, || needs::program("python3");
     an_mcp_server_is_used: "docs/how-to/use-an-mcp-server.md", 0, || needs::program("python3");

@@ -172,7 +172,7 @@ pub(super) fn upgrade() -> Option<CheckResult> {
 
 /// Models of the running workspaces whose calls fail until a person acts, such as those with a rejected key.
 pub(super) async fn models(context: &Context) -> Vec<CheckResult> {
-    let Ok(mut client) = Client::connect(&context.state_root).await else {
+    let Ok(mut client) = Client::connect(&context.endpoint).await else {
         return Vec::new();
     };
     let Ok(status) = client.status().await else {
@@ -199,7 +199,7 @@ pub(super) async fn models(context: &Context) -> Vec<CheckResult> {
 pub(super) async fn daemon(context: &Context) -> CheckResult {
     const CHECK: &str = "daemon";
     let run = context.daemon_command("run");
-    let mut client = match Client::connect(&context.state_root).await {
+    let mut client = match Client::connect(&context.endpoint).await {
         Ok(client) => client,
         Err(ConnectError::NotRunning { .. }) => {
             return CheckResult::ok(CHECK, "not running").hint(format!("start one: `{run}`"));
@@ -234,7 +234,7 @@ pub(super) async fn daemon(context: &Context) -> CheckResult {
 
 /// Rights of the running daemon's processes, tested by the daemon; none if no daemon runs.
 pub(super) async fn daemon_check(context: &Context) -> Option<DaemonCheck> {
-    let mut client = Client::connect(&context.state_root).await.ok()?;
+    let mut client = Client::connect(&context.endpoint).await.ok()?;
     client.query(CheckDaemon {}).await.ok()
 }
 
@@ -253,7 +253,7 @@ pub(super) fn service(context: &Context) -> Vec<CheckResult> {
 
 /// Checks the settings of the log server; empty if no daemon runs or it uses no log server.
 pub(super) async fn log_server(context: &Context) -> Vec<CheckResult> {
-    let Ok(mut client) = Client::connect(&context.state_root).await else {
+    let Ok(mut client) = Client::connect(&context.endpoint).await else {
         return Vec::new();
     };
     match client.query(CheckNodes {}).await {

@@ -62,7 +62,7 @@ impl Daemon {
                 Err(ConnectError::Handshake(error))
                     if error.is_lost() && Instant::now() < deadline => {}
                 Err(
-                    ConnectError::NoAnswer
+                    ConnectError::NoAnswer { .. }
                     | ConnectError::NotListening { .. }
                     | ConnectError::Handshake(_),
                 ) => {
