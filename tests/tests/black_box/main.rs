@@ -145,6 +145,8 @@ mod ordinary;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]
+mod outside_effects;
+#[cfg(test)]
 mod owners;
 #[cfg(test)]
 mod packages;
