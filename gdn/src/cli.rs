@@ -51,8 +51,8 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) state_root: Option<PathBuf>,
-    /// Daemon of another machine, over OpenSSH: ssh://[user@]host[:port][/state-root]; `local` is this machine [env:
-    /// GOONDAN_REMOTE]
+    /// Daemon of another machine, over OpenSSH: `ssh://[user@]host[:port][/state-root]`; `local` is this machine [env:
+    /// `GOONDAN_REMOTE`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) remote: Option<RemoteChoice>,
     /// Project directory [default: the nearest one, from here upwards, that contains goondan.yaml]

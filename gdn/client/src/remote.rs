@@ -177,7 +177,10 @@ fn host_and_port(place: &str) -> Result<(String, Option<u16>), InvalidRemote> {
     };
     let port = port.map(|port| {
         let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = port.parse().ok().filter(|port| is_number && *port != 0);
+        let port = port
+            .parse::<u16>()
+            .ok()
+            .filter(|port| is_number && *port != 0);
         port.ok_or(InvalidRemote("the port is not a number from 1 to 65535"))
     });
     Ok((host, port.transpose()?))

@@ -218,13 +218,14 @@ pub(crate) fn open(remote: &Remote) -> Result<SshStream, RemoteProblem> {
 fn arguments(remote: &Remote, control_dir: Option<&Path>) -> Vec<OsString> {
     let mut args = vec![OsString::from("-T")];
     for option in OPTIONS {
-        args.extend(["-o".into(), option.into()]);
+        args.extend(["-o", option].map(OsString::from));
     }
     if let Some(dir) = control_dir {
         let mut path = OsString::from("ControlPath=");
         path.push(dir.join("%C"));
-        args.extend(["-o".into(), "ControlMaster=auto".into(), "-o".into(), path]);
-        args.extend(["-o".into(), format!("ControlPersist={PERSIST_S}").into()]);
+        let persist = format!("ControlPersist={PERSIST_S}");
+        args.extend(["-o", "ControlMaster=auto", "-o", &persist, "-o"].map(OsString::from));
+        args.push(path);
     }
     args.extend(remote.destination().into_iter().map(OsString::from));
     args.push(remote.gdn(DIAL).into());

@@ -39,7 +39,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoteUseArgs {
-    /// ssh://[user@]host[:port][/state-root], or `local` for this machine
+    /// `ssh://[user@]host[:port][/state-root]`, or `local` for this machine
     #[arg(value_name = "URL")]
     url: RemoteChoice,
 }

@@ -57,7 +57,7 @@ struct Args {
     /// Directory of the daemon's durable state
     #[arg(long, value_name = "DIR", required_unless_present = "remote")]
     state_root: Option<PathBuf>,
-    /// Daemon of another machine, over OpenSSH: ssh://[user@]host[:port][/state-root]
+    /// Daemon of another machine, over OpenSSH: `ssh://[user@]host[:port][/state-root]`
     #[arg(long, value_name = "URL", conflicts_with = "state_root")]
     remote: Option<Remote>,
     /// Listen on this port of this machine; 0 selects a free one

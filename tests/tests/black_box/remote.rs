@@ -78,7 +78,11 @@ fn rep_2_commands_use_the_daemon_of_another_machine() {
     };
     assert_eq!(machines.gdn(&["send", "echo one"]).exits(0).stdout, "one\n");
     let ps = machines.gdn(&["ps", "--json"]).exits(0).json();
-    assert_eq!(ps["processes"][0]["instanceKey"], "main", "{ps}");
+    let processes = ps["processes"].as_array().unwrap();
+    assert!(
+        processes.iter().any(|it| it["instanceKey"] == "main"),
+        "{ps}"
+    );
     machines
         .gdn(&["conversation", "history"])
         .exits(0)
@@ -115,10 +119,11 @@ fn rep_2_commands_use_the_daemon_of_another_machine() {
     };
     by_variable(&["workspace", "list"])
         .exits(0)
-        .prints(&["@goondan/lab".replace(['@', '/'], "_").as_str()]);
+        .prints(&["goondan_lab"]);
     by_variable(&["--remote", "local", "ps"]).exits(3);
     // A file of this machine needs no daemon.
-    machines.laptop.write("project/goondan.yaml", LAB);
+    let project = machines.laptop.filled_in(LAB);
+    machines.laptop.write("project/goondan.yaml", &project);
     by_variable(&["validate"]).exits(0);
     let refused = by_variable(&["run"]).exits(2);
     refused.tells(&[
@@ -244,7 +249,8 @@ fn rep_2_decision_is_made_from_another_machine() {
         return;
     };
     let (sending, id) = approvals::sent(&machines.server, "main", "run a");
-    machines.gdn(&["inbox"]).exits(0).prints(&[&id]);
+    let inbox = machines.gdn(&["inbox", "--json"]).exits(0);
+    inbox.prints(&[&id]);
     machines.gdn(&["inbox", "approve", &id]).exits(0);
     sending.wait().exits(0).prints(&["ran a"]);
     assert_eq!(approvals::runs_of(&machines.server, "a"), 1);
@@ -277,12 +283,13 @@ fn rep_2_chat_and_top_run_on_a_screen() {
     });
     // Ctrl-C is for the chat, and not for ssh.
     screen.press(&["C-c"]);
-    screen.wait_for("cancel");
-    machines.server.write("notes/a.go", "");
-    screen.wait_for("you>");
-    screen.types("echo b''c");
+    screen.wait_for("stopped waiting");
+    screen.wait_for("\nyou>");
+    screen.press(&["C-c"]);
+    screen.wait_for("Canceled the turn of main");
+    screen.types("echo after");
     screen.press(&["Enter"]);
-    screen.wait_for("b''c\nyou>");
+    screen.wait_for("worker> after\nyou>");
     screen.press(&["C-d"]);
     screen.wait_for_prompt();
     begin("top");

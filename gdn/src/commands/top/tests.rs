@@ -104,7 +104,7 @@ fn event(event: Value) -> WatchUpdate {
 fn context() -> Context {
     let output = Output::new(false, anstream::ColorChoice::Never);
     let root = std::path::Path::new("/state");
-    Context::new(output, Some(root), None, None).unwrap()
+    Context::new(output, Some(root), None, None, None).unwrap()
 }
 
 fn picture(app: &App, columns: u16, rows: u16) -> String {
