@@ -1,5 +1,5 @@
 //! Goal: `gdn demo kill` really kills processes, its verdict matches the files, and it leaves
-//! nothing behind (`REL-2`).
+//! nothing behind (`REL-2`). Its outside service has each effect once.
 //!
 //! Method: it runs in a temporary directory of the test. Where the state is kept, the test reads
 //! the journals itself, and counts again.
@@ -72,6 +72,11 @@ fn rel_2_random_kills_leave_each_event_in_the_journals_once() {
     assert_eq!(told["answeredOnce"], told["accepted"], "{told}");
     for nothing in ["lost", "repeated", "astray", "damaged"] {
         assert!(told[nothing].as_array().unwrap().is_empty(), "{told}");
+    }
+    let outside = &told["outside"];
+    assert!(count(&outside["effects"]) >= accepted, "{told}");
+    for nothing in ["doubled", "lost"] {
+        assert!(outside[nothing].as_array().unwrap().is_empty(), "{told}");
     }
     assert!(processes::of_home(home.path()).is_empty());
 

@@ -1,6 +1,7 @@
 //! `gdn demo kill`: kills processes at random and judges the outcome by the files on disk (`REL-2`).
 //!
-//! * `scene` — the project: an agent that takes two steps for each event, and a webhook.
+//! * `scene` — the project: an agent that takes three steps for each event, and a webhook.
+//! * `outside` — a service at which each event has one effect.
 //! * `senders` — senders that produce events continuously and record the acknowledgments.
 //! * `play` — restarts the daemon, chooses what to kill and when, and reads the result from disk.
 
@@ -21,10 +22,12 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
+mod outside;
 mod play;
 mod scene;
 mod senders;
 
+use outside::{OutsideService, OutsideVerdict};
 use play::{KillCounts, KillRunResult};
 use scene::KillDemoFiles;
 
@@ -38,8 +41,8 @@ Examples:
 
 Sends events continuously, through the control socket and HTTP, and resends each until it is accepted.
 Afterwards, each accepted event must be in its conversation exactly once, with one answer, as read from
-a newly started daemon; otherwise, the exit code is 1. Needs no network and no key. An already running
-daemon is not touched.")]
+a newly started daemon, and must have one effect at an outside service, which is a part of the demo;
+otherwise, the exit code is 1. Needs no network and no key. An already running daemon is not touched.")]
 pub(super) struct KillArgs {
     /// Duration, such as 60s or 5m; at most 24h
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = parse_for_ms)]
@@ -71,6 +74,7 @@ struct KillDemoReport<'a> {
     killed: &'a KillCounts,
     #[serde(flatten)]
     verdict: &'a DemoVerdict,
+    outside: &'a OutsideVerdict,
     retried: usize,
     damaged: &'a [String],
     state_root: Option<&'a Path>,
@@ -83,7 +87,9 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         .path()
         .canonicalize()
         .unwrap_or_else(|_| room.path().to_owned());
-    let scene = KillDemoFiles::lay_out(path.join("project"), strictest(&context.machine()))?;
+    let outside = OutsideService::listen().await?;
+    let level = strictest(&context.machine());
+    let scene = KillDemoFiles::lay_out(path.join("project"), level, outside.port()?)?;
     let demo = context.elsewhere(path.join("state"), scene.project.clone());
     let seed = args.seed.unwrap_or_else(|| fastrand::u32(..));
     output.note(format!(
@@ -91,7 +97,10 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         text::duration(args.for_ms),
         path.display()
     ));
-    let played = play::run(&demo, &scene, seed, args.for_ms).await;
+    let played = tokio::select! {
+        played = play::run(&demo, &scene, &outside, (seed, args.for_ms)) => played,
+        never = outside.serve() => match never {},
+    };
     let stopped = stop_daemon(&demo).await;
     let is_bad = match &played {
         Ok(came) => !came.is_good() || stopped.is_err(),
@@ -113,6 +122,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         killing_ms: args.for_ms,
         killed: &came.killed,
         verdict: &came.verdict,
+        outside: &came.outside,
         retried: came.retried,
         damaged: &came.damaged,
         state_root: kept.then_some(&demo.state_root),
@@ -145,6 +155,7 @@ fn in_words(came: &KillRunResult) -> String {
         format!("           {} all of them together", times(killed.at_once)),
         format!(" accepted  {}", text::count(verdict.accepted, "event")),
         format!(" answered  {} exactly once", verdict.answered_once),
+        format!("  outside  {}", came.outside.in_words()),
     ];
     let lists = [
         ("lost", &verdict.lost),
@@ -152,6 +163,13 @@ fn in_words(came: &KillRunResult) -> String {
         ("astray", &verdict.astray),
         ("damaged", &came.damaged),
     ];
+    let effects = [
+        ("doubled", &came.outside.doubled),
+        ("no effect", &came.outside.lost),
+    ];
+    let lists = lists
+        .into_iter()
+        .chain(effects.into_iter().filter(|(_, list)| !list.is_empty()));
     for (name, list) in lists {
         lines.push(format!("{name:>9}  {}", list.len()));
         lines.extend(
@@ -186,11 +204,12 @@ fn judged(came: &KillRunResult, demo: &Context) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Internal,
         format!(
-            "lost: {}, repeated: {}, astray: {}, damaged: {}",
+            "lost: {}, repeated: {}, astray: {}, damaged: {}; outside {}",
             lost.len(),
             repeated.len(),
             astray.len(),
-            came.damaged.len()
+            came.damaged.len(),
+            came.outside.in_words()
         ),
         format!(
             "this is a bug in goondan; please report it with the state root, which is kept; to inspect it: `{}`, then `{}`",

@@ -3,7 +3,7 @@
 //! A daemon start is never canceled, because afterwards it would be unknown whether the daemon runs. Ctrl-C is handled
 //! between kills.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 use tokio::time::sleep;
 
+use super::outside::{OutsideService, OutsideVerdict};
 use super::scene::KillDemoFiles;
 use super::senders::{self, Ledger};
 use crate::client::Client;
@@ -65,6 +66,7 @@ impl KillCounts {
 pub(super) struct KillRunResult {
     pub(super) killed: KillCounts,
     pub(super) verdict: DemoVerdict,
+    pub(super) outside: OutsideVerdict,
     /// Parked events that had to be retried because their turns were killed too often.
     pub(super) retried: usize,
     pub(super) damaged: Vec<String>,
@@ -72,7 +74,7 @@ pub(super) struct KillRunResult {
 
 impl KillRunResult {
     pub(super) fn is_good(&self) -> bool {
-        self.verdict.is_good() && self.damaged.is_empty()
+        self.verdict.is_good() && self.outside.is_good() && self.damaged.is_empty()
     }
 }
 
@@ -96,8 +98,8 @@ const VICTIMS: [(KillTarget, u32); 4] = [
 pub(super) async fn run(
     demo: &Context,
     scene: &KillDemoFiles,
-    seed: u32,
-    for_ms: u64,
+    outside: &OutsideService,
+    (seed, for_ms): (u32, u64),
 ) -> Result<KillRunResult, Failure> {
     let interrupts = [
         signal(SignalKind::interrupt())?,
@@ -126,6 +128,7 @@ pub(super) async fn run(
         waiting: WaitIndicator::new(demo.output),
         killed: KillCounts::default(),
         retried: 0,
+        retried_inputs: BTreeSet::new(),
     };
     let ledger = Ledger::default();
     let (root, id) = (&demo.state_root, &info.workspace_id);
@@ -138,8 +141,10 @@ pub(super) async fn run(
     play.strike(KillTarget::All).await?;
     let damaged = play.damaged().await?;
     let conversations = play.conversations().await?;
+    let events = ledger.into_events();
     Ok(KillRunResult {
-        verdict: judge(&ledger.into_events(), &conversations),
+        verdict: judge(&events, &conversations),
+        outside: outside.effects().judge(&events, &play.retried_inputs),
         killed: play.killed,
         retried: play.retried,
         damaged,
@@ -156,6 +161,7 @@ struct KillDemoRun<'a> {
     waiting: WaitIndicator,
     killed: KillCounts,
     retried: usize,
+    retried_inputs: BTreeSet<String>,
 }
 
 impl KillDemoRun<'_> {
@@ -290,6 +296,8 @@ impl KillDemoRun<'_> {
             for event in events {
                 if event.standing == EventStanding::Parked {
                     self.retried += 1;
+                    self.retried_inputs
+                        .insert(senders::input_of(&event.event_id));
                     let retry = RetryEvent {
                         workspace_id: self.workspace_id.clone(),
                         instance_key: event.instance_key,

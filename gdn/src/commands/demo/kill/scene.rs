@@ -34,9 +34,14 @@ pub(super) struct KillDemoFiles {
 }
 
 impl KillDemoFiles {
-    /// Writes the project to this directory, with programs confined at `level`.
-    pub(super) fn lay_out(project: PathBuf, level: Level) -> Result<Self, Failure> {
-        let made = Self::write(project, level);
+    /// Writes the project to this directory, with programs confined at `level`, and the outside service
+    /// at `outside_port`.
+    pub(super) fn lay_out(
+        project: PathBuf,
+        level: Level,
+        outside_port: u16,
+    ) -> Result<Self, Failure> {
+        let made = Self::write(project, level, outside_port);
         made.map_err(|error| {
             Failure::of(
                 Exit::Internal,
@@ -46,13 +51,14 @@ impl KillDemoFiles {
         })
     }
 
-    fn write(project: PathBuf, level: Level) -> std::io::Result<Self> {
+    fn write(project: PathBuf, level: Level, outside_port: u16) -> std::io::Result<Self> {
         let port = free_port()?;
         for (name, text) in FILES {
             let path = project.join(name);
             create_dir_all(path.parent().unwrap_or_else(|| Path::new("/")))?;
             let text = text
                 .replace("HOOK_PORT", &port.to_string())
+                .replace("OUTSIDE_PORT", &outside_port.to_string())
                 .replace("SANDBOX_LEVEL", &level.to_string());
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
             file.write_all(text.as_bytes())?;

@@ -137,8 +137,8 @@ async fn send(
         if ledger.is_over.get() {
             break;
         }
-        let input = format!("{name} event {number}");
         let event_id = EventId::new(format!("{name}-{number}")).map_err(|error| fault(&error))?;
+        let input = input_of(&event_id);
         let event = ledger.begin(&conversation, &input);
         loop {
             let is_accepted = match &door {
@@ -169,6 +169,11 @@ async fn send(
         sleep(Duration::from_millis(random.u64(PAUSE_MS))).await;
     }
     Ok(())
+}
+
+/// The input of an event.
+pub(super) fn input_of(event_id: &EventId) -> String {
+    format!("event {event_id}")
 }
 
 /// Unreachable, because all names here are valid.

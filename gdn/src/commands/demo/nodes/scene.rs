@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 2] = [
     ),
     (
         "scripts/worker.yaml",
-        include_str!("../../../../templates/kill/scripts/worker.yaml"),
+        include_str!("../../../../templates/nodes/scripts/worker.yaml"),
     ),
 ];
 
