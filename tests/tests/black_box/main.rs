@@ -89,6 +89,8 @@ mod lifecycle;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod log_keys;
+#[cfg(test)]
 mod long_lines;
 #[cfg(test)]
 mod looking_back;
