@@ -8,7 +8,7 @@ use std::sync::Arc;
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
+    ControlError, ErrorCode, EventInfo, FileWatchMode, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -150,6 +150,9 @@ pub(crate) struct Workspace {
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
     /// Number of parked events of each instance.
     parked: BTreeMap<InstanceKey, u64>,
+    /// The parked events of instances that were read since their last change, for lists: reading
+    /// them opens the instance.
+    known_parked: BTreeMap<InstanceKey, Vec<EventInfo>>,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
     /// Names of all secrets in its configuration, whether or not they exist.
@@ -185,6 +188,7 @@ impl Workspace {
             runs: BTreeMap::new(),
             task_conversations: BTreeMap::new(),
             parked: BTreeMap::new(),
+            known_parked: BTreeMap::new(),
             unknown_calls: UnknownCalls::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),

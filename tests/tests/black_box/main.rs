@@ -79,6 +79,8 @@ mod git_packages;
 #[cfg(test)]
 mod gitlab;
 #[cfg(test)]
+mod inbox;
+#[cfg(test)]
 mod incidents;
 #[cfg(test)]
 mod keys;

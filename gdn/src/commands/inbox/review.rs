@@ -34,7 +34,11 @@ pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result
         let mut client = context.connect().await?;
         let inbox = items::read(&mut client, only, context).await?;
         super::tell_of_failures(&inbox, context);
-        let key_of = |item: &InboxItem| (item.kind, item.workspace_id.clone(), item.id.clone());
+        // Two conversations of a workspace can have an event of the same id.
+        let key_of = |item: &InboxItem| {
+            let at = (item.workspace_id.clone(), item.conversation.clone());
+            (item.kind, at, item.id.clone())
+        };
         let new: Vec<&InboxItem> = inbox
             .items
             .iter()
