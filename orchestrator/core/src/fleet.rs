@@ -269,6 +269,8 @@ pub(crate) struct DueTimers {
 pub(crate) struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
+    /// Clients that watch all workspaces.
+    all_watchers: Vec<RequestToken>,
     owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
     cx: Cx,
@@ -288,6 +290,7 @@ impl Fleet {
         Self {
             facts,
             workspaces: BTreeMap::new(),
+            all_watchers: Vec::new(),
             owners: BTreeMap::new(),
             ticks: 0,
             cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),
