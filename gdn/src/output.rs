@@ -237,6 +237,27 @@ impl Output {
         }
     }
 
+    /// Replaces the last line of the terminal, which is not finished, by the end of this text that fits.
+    pub(crate) fn replace_line(self, text: &str) {
+        if self.json || !self.err_is_terminal {
+            return;
+        }
+        let text = text::one_line(text);
+        // The cursor needs its own column.
+        let room = self
+            .columns
+            .map_or(usize::MAX, |columns| columns.saturating_sub(1));
+        let end = text::taken_while(text.chars().rev(), room);
+        let end: String = end.chars().rev().collect();
+        let mut stderr = std::io::stderr().lock();
+        let line = format!("\r\u{1b}[K{end}");
+        drop(
+            stderr
+                .write_all(line.as_bytes())
+                .and_then(|()| stderr.flush()),
+        );
+    }
+
     /// Writes to stderr. Errors are ignored, because there is no other place to report them.
     fn tell(self, text: &str) {
         let text = if self.err_is_terminal {

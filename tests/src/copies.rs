@@ -20,9 +20,20 @@ pub fn copy_conversation(home: &Home, copies: usize) -> io::Result<()> {
     let instances = home.workspace_dir().join("instances");
     let one = fs::read_dir(&instances)?.next();
     let one = one.ok_or(ErrorKind::NotFound)??.path();
+    copy_into(home, &one, &instances, copies)
+}
+
+/// Creates copies of the conversation `main` in the directory `one` among the conversations of
+/// another workspace, with the same keys as [`copy_conversation`]. No daemon may run.
+///
+/// # Errors
+///
+/// If writing fails.
+pub fn copy_into(home: &Home, one: &Path, instances: &Path, copies: usize) -> io::Result<()> {
+    fs::create_dir_all(instances)?;
     for number in 0..copies {
         let key = format!("copy{number:05}");
-        copy(home, &one, &instances.join(&key), &key)?;
+        copy(home, one, &instances.join(&key), &key)?;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@
 //! * The daemon belongs to our own user (`SEC-4`) and has exactly our version; both are checked
 //!   before a [`Client`] is returned. Only [`Client::reach`] returns one for another version. On another
 //!   machine, `gdn daemon dial-stdio` checks the user.
-//! * One request is in flight at a time; notifications that arrive in the meantime go to its
-//!   watcher.
+//! * One request is in flight at a time, and notifications that arrive in the meantime go to its
+//!   watcher; only [`Client::all_of_each`] has several in flight, none of which has notifications.
 
+mod many_lists;
 mod pages;
 mod remote;
 mod ssh;
@@ -482,6 +483,28 @@ impl Client {
         params: &P,
         on_notification: &mut impl FnMut(&str, &RawValue, u64) -> Result<(), serde_json::Error>,
     ) -> Result<Box<RawValue>, CallError> {
+        let id = self.send(method, params).await?;
+        loop {
+            let incoming = self.receive(method).await?;
+            if let Some(error) = incoming.error {
+                return Err(refused(incoming.id, error.into()));
+            }
+            if incoming.id == Some(id) {
+                return Ok(incoming.result.unwrap_or_else(|| RawValue::NULL.to_owned()));
+            }
+            if let (Some(name), Some(params)) = (&incoming.method, &incoming.params) {
+                let unreadable = |source| CallError::Unreadable { method, source };
+                on_notification(name, params, id).map_err(unreadable)?;
+            }
+        }
+    }
+
+    /// Sends a request without waiting for its answer. Returns its id.
+    async fn send<P: Serialize + ?Sized>(
+        &mut self,
+        method: &'static str,
+        params: &P,
+    ) -> Result<u64, CallError> {
         self.request_id += 1;
         let request = ClientRequest {
             jsonrpc: JsonRpc,
@@ -492,30 +515,23 @@ impl Client {
         let unreadable = |source| CallError::Unreadable { method, source };
         let body = serde_json::to_vec(&request).map_err(unreadable)?;
         match self.frames.send(Bytes::from(body)).await {
-            Ok(()) => {}
+            Ok(()) => Ok(self.request_id),
             Err(source @ FrameError::TooLarge { .. }) => {
-                return Err(CallError::TooLarge { method, source });
+                Err(CallError::TooLarge { method, source })
             }
             // The daemon may have given a reason before it closed the connection.
-            Err(source) => return Err(self.reason().await.unwrap_or(lost(Some(source)))),
+            Err(source) => Err(self.reason().await.unwrap_or(lost(Some(source)))),
         }
-        loop {
-            let frame = match self.frames.next().await {
-                Some(Ok(frame)) => frame,
-                Some(Err(source)) => return Err(lost(Some(source))),
-                None => return Err(lost(None)),
-            };
-            let incoming: ServerMessage = serde_json::from_slice(&frame).map_err(unreadable)?;
-            if let Some(error) = incoming.error {
-                return Err(refused(incoming.id, error.into()));
-            }
-            if incoming.id == Some(self.request_id) {
-                return Ok(incoming.result.unwrap_or_else(|| RawValue::NULL.to_owned()));
-            }
-            if let (Some(name), Some(params)) = (&incoming.method, &incoming.params) {
-                on_notification(name, params, self.request_id).map_err(unreadable)?;
-            }
-        }
+    }
+
+    /// Waits for the next answer or notification.
+    async fn receive(&mut self, method: &'static str) -> Result<ServerMessage, CallError> {
+        let frame = match self.frames.next().await {
+            Some(Ok(frame)) => frame,
+            Some(Err(source)) => return Err(lost(Some(source))),
+            None => return Err(lost(None)),
+        };
+        serde_json::from_slice(&frame).map_err(|source| CallError::Unreadable { method, source })
     }
 
     /// The error that the daemon sent, or the end of ssh, before the connection was closed.

@@ -4,9 +4,9 @@ use goondan_protocol::control::{
     ApprovalInfo, AuditLog, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint,
     InstanceSummary, ListApprovals, ListCheckpoints, ListEvents, ListInstanceCheckpoints,
     ListInstances, ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListSchedules,
-    ListTasks, ListUnknownCalls, ListWorkspaces, Method, PageTrace, ProcessInfo, ProposalInfo,
-    QuestionInfo, ReadAudit, ReadUsage, SandboxInfo, ScheduleInfo, Status, TaskInfo,
-    UnknownCallInfo, UsageReport, WorkspaceInfo,
+    ListTasks, ListUnknownCalls, ListWaitingChangesets, ListWorkspaces, Method, PageTrace,
+    ProcessInfo, ProposalInfo, QuestionInfo, ReadAudit, ReadUsage, SandboxInfo, ScheduleInfo,
+    Status, TaskInfo, UnknownCallInfo, UsageReport, WaitingChangeset, WorkspaceInfo,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::observe::RuntimeEvent;
@@ -57,6 +57,7 @@ paged! {
     ListWorkspaces: workspaces of WorkspaceInfo;
     ListApprovals: approvals of ApprovalInfo;
     ListUnknownCalls: calls of UnknownCallInfo;
+    ListWaitingChangesets: changesets of WaitingChangeset;
     ListSchedules: schedules of ScheduleInfo;
     ListQuestions: questions of QuestionInfo;
     ListSandboxes: sandboxes of SandboxInfo;

@@ -47,7 +47,7 @@ pub(super) async fn follow(context: &Context, mut take: impl FnMut(WorkspaceNoti
             Err(_) => WorkspaceNotification::Lost,
             Ok((mut client, workspace)) => {
                 let request = WatchWorkspace {
-                    workspace_id: workspace.workspace_id,
+                    workspace_id: Some(workspace.workspace_id),
                     after,
                 };
                 let mut take = |notice| {

@@ -1,5 +1,6 @@
 //! `gdn inbox`: everything that needs a person, in one list over all workspaces (`NEED-1`).
 
+mod changes;
 mod decisions;
 mod details;
 mod items;

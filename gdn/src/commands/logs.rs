@@ -5,7 +5,7 @@
 //! lines in memory and is queried for them.
 
 use clap::{Args, ValueEnum};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,7 +15,9 @@ use goondan_protocol::control::{EmptyResult, FollowLogs, LogLevel, LogProcess};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use crate::client::{CallError, Client, ConnectError, Notice, RequestTimeout};
@@ -24,16 +26,21 @@ use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::invisible::harmless_json;
-use crate::output::{Output, text};
+use crate::output::style::Palette;
+use crate::output::text;
 
 mod files;
 mod filter;
+mod keys;
+mod narrowing;
 pub(super) mod render;
 
 use super::completion_values;
 use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
+use keys::KeyTerminal;
+use narrowing::{Change, Key, Narrowing};
 use render::Details;
 
 /// Number of lines shown by default.
@@ -48,7 +55,10 @@ Examples:
   gdn logs --since 2h --level warn       recent problems
   gdn logs -v                            with the ids of traces, events and turns
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
-  gdn logs --all --json | jq 'select(.level == \"error\")'")]
+  gdn logs --all --json | jq 'select(.level == \"error\")'
+
+On a terminal, keys narrow what --follow shows: `/` begins a text that lines must contain, Enter applies
+it, 1 to 5 select the lowest level (1 is error, 5 is trace), and Esc shows all lines again.")]
 pub(crate) struct LogsArgs {
     /// Follow new lines as they arrive
     #[arg(long, short)]
@@ -207,6 +217,12 @@ const LOOK_MS: u64 = 100;
 /// Interval between checks for a running daemon, in milliseconds.
 const RECONNECT_MS: u64 = 500;
 
+/// Keys while the log is followed.
+const KEYS: &str = "Keys: / text, 1 to 5 level, Esc all lines, Ctrl-C end.";
+
+/// Number of the signal that continues a stopped process.
+const CONTINUED: i32 = nix::sys::signal::Signal::SIGCONT as i32;
+
 pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Failure> {
     args.all = context.covers_all(args.all);
     if args.stream.is_some() {
@@ -237,6 +253,7 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
         args,
         context,
         has_shown: Cell::new(false),
+        narrowing: RefCell::new(None),
     };
     let unknown = match client.as_mut() {
         Some(client) if !reader.args.all => reader.unknown_name(client).await?,
@@ -248,28 +265,17 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
         // Lines with this name may still arrive.
         reader.note(&format!("{}. Hint: {}", unknown.message, unknown.hint));
     }
-    let mut lines = reader.args.lines();
-    loop {
-        let log_dir = client.as_ref().map(|client| {
-            let log_dir = client.daemon().log_dir.clone();
-            // The files of another machine cannot be read from here.
-            log_dir.filter(|_| context.remote().is_none())
-        });
-        let next = match (client, log_dir) {
-            (Some(client), Some(None)) => reader.of_daemon(client, lines).await?,
-            (client, Some(Some(dir))) => reader.of_files(&LogFiles::of(dir), client, lines).await?,
-            (client, _) => reader.of_files(&usual, client, lines).await?,
-        };
-        let Some(next) = next else {
-            // An agent or conversation that no longer exists may have logged.
-            let unknown = unknown.or_else(|| reader.nothing_about());
-            return match unknown.filter(|_| !reader.has_shown.get()) {
-                Some(unknown) => Err(unknown),
-                None => Ok(()),
-            };
-        };
-        // All lines of another daemon are new.
-        (client, lines) = (Some(next), usize::MAX);
+    let shown = reader.show_all(client, &usual, unknown);
+    let is_narrowed_by_keys = reader.args.follow && context.output.is_watched();
+    let terminal = is_narrowed_by_keys.then(KeyTerminal::take).flatten();
+    let Some(terminal) = terminal else {
+        return shown.await;
+    };
+    *reader.narrowing.borrow_mut() = Some(Narrowing::default());
+    reader.note(KEYS);
+    tokio::select! {
+        shown = shown => shown,
+        ended = reader.narrow(&terminal, terminal.keys()) => ended,
     }
 }
 
@@ -313,9 +319,94 @@ struct LogPrinter<'c> {
     context: &'c Context,
     /// True if a line was shown.
     has_shown: Cell<bool>,
+    /// Filter that the user types; none without a terminal.
+    narrowing: RefCell<Option<Narrowing>>,
 }
 
 impl LogPrinter<'_> {
+    /// Shows the lines of the current daemon and, with `--follow`, of all later ones.
+    async fn show_all(
+        &self,
+        mut client: Option<Client>,
+        usual: &LogFiles,
+        unknown: Option<Failure>,
+    ) -> Result<(), Failure> {
+        let mut lines = self.args.lines();
+        loop {
+            let log_dir = client.as_ref().map(|client| {
+                let log_dir = client.daemon().log_dir.clone();
+                // The files of another machine cannot be read from here.
+                log_dir.filter(|_| self.context.remote().is_none())
+            });
+            let next = match (client, log_dir) {
+                (Some(client), Some(None)) => self.of_daemon(client, lines).await?,
+                (client, Some(Some(dir))) => {
+                    self.of_files(&LogFiles::of(dir), client, lines).await?
+                }
+                (client, _) => self.of_files(usual, client, lines).await?,
+            };
+            let Some(next) = next else {
+                // An agent or conversation that no longer exists may have logged.
+                let unknown = unknown.or_else(|| self.nothing_about());
+                return match unknown.filter(|_| !self.has_shown.get()) {
+                    Some(unknown) => Err(unknown),
+                    None => Ok(()),
+                };
+            };
+            // All lines of another daemon are new.
+            (client, lines) = (Some(next), usize::MAX);
+        }
+    }
+
+    /// Narrows the lines by keys until a signal ends this process, which then restores the terminal first.
+    async fn narrow(
+        &self,
+        terminal: &KeyTerminal,
+        mut keys: UnboundedReceiver<Key>,
+    ) -> Result<(), Failure> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut resume = signal(SignalKind::from_raw(CONTINUED))?;
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                key = keys.recv(), if is_open => match key {
+                    Some(key) => self.press(key)?,
+                    None => is_open = false,
+                },
+                _ = resume.recv() => terminal.apply(),
+                _ = interrupt.recv() => return Err(interrupted()),
+                _ = hang_up.recv() => return Err(interrupted()),
+                _ = terminate.recv() => return Err(interrupted()),
+                _ = quit.recv() => return Err(interrupted()),
+            }
+        }
+    }
+
+    fn press(&self, key: Key) -> Result<(), Failure> {
+        let change = match self.narrowing.borrow_mut().as_mut() {
+            Some(narrowing) => narrowing.press(key),
+            None => Change::Nothing,
+        };
+        let output = self.context.output;
+        match change {
+            Change::Nothing => {}
+            Change::Typed(typed) => output.replace_line(&format!("/{typed}")),
+            Change::Shown { title, lines } => {
+                output.replace_line("");
+                if let Some(title) = title {
+                    output.note(title);
+                }
+                for line in lines {
+                    output.data(line)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Failure if a named agent or conversation does not exist now.
     async fn unknown_name(&self, client: &mut Client) -> Result<Option<Failure>, Failure> {
         let args = &self.args;
@@ -375,7 +466,23 @@ impl LogPrinter<'_> {
 
     fn show(&self, line: &str) -> Result<(), Failure> {
         self.has_shown.set(true);
-        show(line, self.args.all, self.context.output)
+        let output = self.context.output;
+        if output.is_json() {
+            return output.raw(&harmless_json(line));
+        }
+        let details = Details {
+            ids: output.is_verbose(),
+            workspace: self.args.all,
+        };
+        let painted = render::render(line, details, output.out);
+        match self.narrowing.borrow_mut().as_mut() {
+            None => output.data(painted),
+            Some(narrowing) => {
+                let plain = render::render(line, details, Palette::new(false));
+                let shown = narrowing.take(line, painted, &plain);
+                shown.map_or(Ok(()), |shown| output.data(shown))
+            }
+        }
     }
 
     /// Shows the lines in the files. With `--follow`, runs until a daemon starts that logs elsewhere, and returns its
@@ -534,15 +641,16 @@ fn unreadable(dir: &Path, error: &std::io::Error) -> Failure {
     .caused_by(Some(error))
 }
 
-fn show(line: &str, all: bool, output: Output) -> Result<(), Failure> {
-    if output.is_json() {
-        return output.raw(&harmless_json(line));
+/// The end by Ctrl-C or another signal, which needs no words.
+fn interrupted() -> Failure {
+    Failure {
+        silent: true,
+        ..Failure::new(
+            Exit::Interrupted,
+            "interrupted",
+            "continue with `gdn logs -f`",
+        )
     }
-    let details = Details {
-        ids: output.is_verbose(),
-        workspace: all,
-    };
-    output.data(render::render(line, details, output.out))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ async fn watch(
     after: &mut Option<WatchCursor>,
 ) -> Result<bool, Failure> {
     let request = WatchWorkspace {
-        workspace_id,
+        workspace_id: Some(workspace_id),
         after: *after,
     };
     // Printing fails if the reader of stdout is gone; then no more updates are needed.
@@ -182,6 +182,7 @@ mod tests {
     fn change(event: Event) -> WorkspaceChange {
         WorkspaceChange {
             request_id: 1,
+            workspace_id: "w".parse().unwrap(),
             cursor: WatchCursor { epoch: 1, count: 1 },
             at: "2026-01-01T00:00:00.000Z".parse().unwrap(),
             told: WatchUpdate::Event(event),

@@ -166,6 +166,7 @@ pub enum CoreEffect {
     /// Notify a client that watches a workspace.
     Tell {
         token: RequestToken,
+        workspace_id: WorkspaceId,
         told: Box<WatchNotification>,
     },
     /// Write a line to the log.

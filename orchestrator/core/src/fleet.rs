@@ -8,7 +8,7 @@ use std::sync::Arc;
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
+    ControlError, ErrorCode, EventInfo, FileWatchMode, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -150,6 +150,9 @@ pub(crate) struct Workspace {
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
     /// Number of parked events of each instance.
     parked: BTreeMap<InstanceKey, u64>,
+    /// The parked events of instances that were read since their last change, for lists: reading
+    /// them opens the instance.
+    known_parked: BTreeMap<InstanceKey, Vec<EventInfo>>,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
     /// Names of all secrets in its configuration, whether or not they exist.
@@ -185,6 +188,7 @@ impl Workspace {
             runs: BTreeMap::new(),
             task_conversations: BTreeMap::new(),
             parked: BTreeMap::new(),
+            known_parked: BTreeMap::new(),
             unknown_calls: UnknownCalls::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
@@ -265,6 +269,8 @@ pub(crate) struct DueTimers {
 pub(crate) struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
+    /// Clients that watch all workspaces.
+    all_watchers: Vec<RequestToken>,
     owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
     cx: Cx,
@@ -284,6 +290,7 @@ impl Fleet {
         Self {
             facts,
             workspaces: BTreeMap::new(),
+            all_watchers: Vec::new(),
             owners: BTreeMap::new(),
             ticks: 0,
             cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),

@@ -72,6 +72,9 @@ pub(crate) const HEARTBEAT_TIMEOUT_MS: u64 = 30_000;
 /// Processes that may crash in the turn of one event before the event is parked.
 pub(crate) const MAX_TURN_CRASHES: u32 = 3;
 
+/// Parked events of one conversation that are kept in memory for lists.
+pub(crate) const KNOWN_PARKED_MAX: usize = 64;
+
 /// Starts of an agent's process that may fail in a row, for a reason that it gives, before what waits is parked.
 pub(crate) const MAX_START_FAULTS: u32 = 3;
 

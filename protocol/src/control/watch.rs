@@ -11,13 +11,15 @@ use crate::lifecycle::LifecycleEvent;
 use crate::time::Timestamp;
 
 /// `workspace.watch`: ends when the workspace is stopped or the client disconnects.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WatchWorkspace {
-    /// The workspace.
-    pub workspace_id: WorkspaceId,
-    /// Position after which the stream resumes. Without it, or if the daemon no longer has the
-    /// events after it, the stream starts with a snapshot.
+    /// The workspace. If absent, the stream has the events of all workspaces from now on, without
+    /// snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// Position after which the stream of a workspace resumes. Without it, or if the daemon no
+    /// longer has the events after it, the stream starts with a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WatchCursor>,
 }
@@ -92,6 +94,8 @@ impl From<WatchCursor> for String {
 pub struct WorkspaceChange {
     /// The request that subscribed.
     pub request_id: u64,
+    /// The workspace that changed.
+    pub workspace_id: WorkspaceId,
     /// The position after this change.
     pub cursor: WatchCursor,
     /// Time of the change.

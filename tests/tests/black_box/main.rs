@@ -79,6 +79,8 @@ mod git_packages;
 #[cfg(test)]
 mod gitlab;
 #[cfg(test)]
+mod inbox;
+#[cfg(test)]
 mod incidents;
 #[cfg(test)]
 mod keys;
@@ -88,6 +90,8 @@ mod last_good;
 mod lifecycle;
 #[cfg(test)]
 mod limits;
+#[cfg(test)]
+mod log_keys;
 #[cfg(test)]
 mod long_lines;
 #[cfg(test)]

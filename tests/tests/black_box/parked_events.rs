@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::conversation::{check, shape, text};
 
 /// Kills the agent of `main` in three processes of its turn.
-fn kill_three_times(home: &Home) {
+pub(crate) fn kill_three_times(home: &Home) {
     let mut last = Value::Null;
     for _ in 0..3 {
         let mut pid = Value::Null;

@@ -1,11 +1,13 @@
 //! Everything that needs a person, in every workspace of a daemon or in one.
 
+use std::collections::HashSet;
+
 use goondan_protocol::budget::{BudgetPeriod, BudgetState};
 use goondan_protocol::control::{
-    ApprovalInfo, BLOCKED_BY_APPROVAL, EventInfo, ListApprovals, ListEvents, ListProposals,
-    ListQuestions, ListTasks, ListUnknownCalls, ListWaitingChangesets, ListWorkspaces,
-    ProposalInfo, ProposalState, QuestionInfo, ReadUsage, SandboxRef, TaskInfo, UnknownCallInfo,
-    UsageGrouping, WaitingChangeset, WorkspaceInfo, WorkspacePermission,
+    ApprovalInfo, BLOCKED_BY_APPROVAL, ControlError, EventInfo, ListApprovals, ListEvents,
+    ListProposals, ListQuestions, ListTasks, ListUnknownCalls, ListWaitingChangesets,
+    ListWorkspaces, ProposalInfo, ProposalState, QuestionInfo, ReadUsage, SandboxRef, TaskInfo,
+    UnknownCallInfo, UsageGrouping, WaitingChangeset, WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::ids::{
     ApprovalId, ChangesetId, EventId, InstanceKey, QuestionId, ToolCallId, WorkspaceId,
@@ -126,43 +128,53 @@ pub(in crate::commands) async fn read(
     let tasks = reader.unless_refused(tasks)?;
     for workspace in &workspaces {
         reader.workspace(workspace);
-        let id = &workspace.workspace_id;
-        if workspace.parked_events > 0 {
-            let parked = client
-                .all(ListEvents {
-                    workspace_id: id.clone(),
-                    instance_key: None,
-                    parked: true,
-                    after: None,
-                    limit: None,
-                })
-                .await;
-            for info in reader.unless_refused(parked)? {
-                reader.parked_event(id, info);
-            }
+    }
+    let with_parked: Vec<WorkspaceId> = workspaces
+        .iter()
+        .filter(|workspace| workspace.parked_events > 0)
+        .map(|workspace| workspace.workspace_id.clone())
+        .collect();
+    let lists = with_parked.iter().map(|id| ListEvents {
+        workspace_id: id.clone(),
+        instance_key: None,
+        parked: true,
+        after: None,
+        limit: None,
+    });
+    let parked = client.all_of_each(lists).await?;
+    for (id, info) in reader.accepted(&with_parked, parked) {
+        reader.parked_event(id, info);
+    }
+    let ids: Vec<WorkspaceId> = workspaces
+        .iter()
+        .map(|workspace| workspace.workspace_id.clone())
+        .collect();
+    let lists = ids.iter().map(|id| ListProposals {
+        workspace_id: id.clone(),
+        run_id: None,
+        after: None,
+        limit: None,
+    });
+    let proposals = client.all_of_each(lists).await?;
+    // The proposal of a task is decided with the task.
+    let of_tasks: HashSet<(&WorkspaceId, &str)> = tasks
+        .iter()
+        .map(|task| (&task.workspace_id, task.task_id.as_str()))
+        .collect();
+    for (id, info) in reader.accepted(&ids, proposals) {
+        let is_of_task = of_tasks.contains(&(id, info.at.run_id.as_str()));
+        if info.state == ProposalState::Open && !is_of_task {
+            reader.proposal(id, info);
         }
-        let proposals = client
-            .all(ListProposals {
-                workspace_id: id.clone(),
-                run_id: None,
-                after: None,
-                limit: None,
-            })
-            .await;
-        // The proposal of a task is decided with the task.
-        let is_of_task = |info: &ProposalInfo| {
-            let run = info.at.run_id.as_str();
-            tasks.iter().any(|task| task.task_id.as_str() == run)
-        };
-        for info in reader.unless_refused(proposals)? {
-            if info.state == ProposalState::Open && !is_of_task(&info) {
-                reader.proposal(id, info);
-            }
-        }
-        let changesets = waiting_changesets(client, id).await;
-        for waiting in reader.unless_refused(changesets)? {
-            reader.changeset(id, waiting);
-        }
+    }
+    let lists = ids.iter().map(|id| ListWaitingChangesets {
+        workspace_id: id.clone(),
+        after: None,
+        limit: None,
+    });
+    let changesets = client.all_of_each(lists).await?;
+    for (id, waiting) in reader.accepted(&ids, changesets) {
+        reader.changeset(id, waiting);
     }
     for info in tasks {
         // The pending call is listed itself.
@@ -190,27 +202,6 @@ pub(in crate::commands) async fn read(
     Ok(inbox)
 }
 
-async fn waiting_changesets(
-    client: &mut Client,
-    id: &WorkspaceId,
-) -> Result<Vec<WaitingChangeset>, CallError> {
-    let mut found = Vec::new();
-    let mut after = None;
-    loop {
-        let list = ListWaitingChangesets {
-            workspace_id: id.clone(),
-            after: after.take(),
-            limit: None,
-        };
-        let page = client.query(list).await?;
-        found.extend(page.changesets);
-        after = page.next;
-        if after.is_none() {
-            return Ok(found);
-        }
-    }
-}
-
 struct Reader<'c> {
     context: &'c Context,
     inbox: Inbox,
@@ -226,6 +217,22 @@ impl Reader<'_> {
             }
             list => list,
         }
+    }
+
+    /// The items of one list of each workspace. Refused lists are reported beside the others.
+    fn accepted<'w, T>(
+        &mut self,
+        ids: &'w [WorkspaceId],
+        lists: Vec<Result<Vec<T>, ControlError>>,
+    ) -> Vec<(&'w WorkspaceId, T)> {
+        let mut accepted = Vec::new();
+        for (id, list) in ids.iter().zip(lists) {
+            match list {
+                Ok(items) => accepted.extend(items.into_iter().map(|item| (id, item))),
+                Err(refused) => self.inbox.failures.push(refused.message),
+            }
+        }
+        accepted
     }
 
     fn add(&mut self, item: InboxItem) {

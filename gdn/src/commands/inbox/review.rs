@@ -2,11 +2,16 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufRead as _};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::question::QuestionForm;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use tokio::sync::{Notify, oneshot};
 
+use super::changes;
 use super::decisions::{self, Choice, Entered, Key};
 use super::details::{self, Subject};
 use super::items::{self, InboxItem, Target};
@@ -15,18 +20,41 @@ use crate::commands::question;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
-use goondan_protocol::ids::WorkspaceId;
 
-/// A key that the user pressed.
+/// How the wait for a key ended.
 enum Pressed {
     Decide(Choice, &'static str),
     Skip,
     Quit,
+    /// No key: another person decided the item, or it is gone.
+    DecidedElsewhere,
 }
 
-/// Shows the items one by one until all were seen or the user quits. Items that arrive in the meantime follow.
+/// Identifies an item among all. Two conversations of a workspace can have an event of the same id.
+type ItemKey = (&'static str, WorkspaceId, Option<InstanceKey>, String);
+
+fn key_of(item: &InboxItem) -> ItemKey {
+    let at = item.conversation.clone();
+    (item.kind, item.workspace_id.clone(), at, item.id.clone())
+}
+
+/// Shows the items one by one until all were seen or the user quits. Items that arrive in the meantime follow, and
+/// items that are decided elsewhere are passed over.
 pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result<(), Failure> {
+    let changed = Notify::new();
+    tokio::select! {
+        ended = review(only, &changed, context) => ended,
+        () = changes::follow(&changed, context) => Ok(()),
+    }
+}
+
+async fn review(
+    only: Option<&WorkspaceId>,
+    changed: &Notify,
+    context: &Context,
+) -> Result<(), Failure> {
     let output = context.output;
+    let mut keys_pressed = Keys::default();
     let mut seen = HashSet::new();
     let mut decided = 0_u64;
     let mut skipped = 0_u64;
@@ -34,7 +62,6 @@ pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result
         let mut client = context.connect().await?;
         let inbox = items::read(&mut client, only, context).await?;
         super::tell_of_failures(&inbox, context);
-        let key_of = |item: &InboxItem| (item.kind, item.workspace_id.clone(), item.id.clone());
         let new: Vec<&InboxItem> = inbox
             .items
             .iter()
@@ -44,11 +71,11 @@ pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result
         let Some(item) = new.into_iter().next() else {
             break;
         };
-        seen.insert(key_of(item));
         let details = match details::read(&mut client, item, output.canvas(), context).await {
             Ok(details) => details,
             // Someone else decided it in the meantime.
             Err(failure) => {
+                seen.insert(key_of(item));
                 output.failure(&failure);
                 continue;
             }
@@ -57,7 +84,18 @@ pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result
         output.data(format!("\n{}", output.out.paint(style::FAINT, &count)))?;
         output.data(shown::item(item, Some(&details.text), None, context))?;
         let keys = decisions::keys(item, &details.subject);
-        match press(keys, context)? {
+        let waiting = WaitingItem {
+            key: key_of(item),
+            seen: &seen,
+            total,
+            only,
+            changed,
+            context,
+        };
+        let pressed = waiting.press(keys, &mut keys_pressed).await?;
+        seen.insert(key_of(item));
+        match pressed {
+            Pressed::DecidedElsewhere => {}
             Pressed::Quit => {
                 skipped += 1;
                 break;
@@ -96,34 +134,109 @@ pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result
     }
 }
 
-/// Asks for a key that is offered.
-fn press(keys: &[Key], context: &Context) -> Result<Pressed, Failure> {
-    let output = context.output;
-    let offered = keys.iter().map(|(key, _, name)| format!("{key} {name}"));
-    let offered: Vec<String> = offered
-        .chain(["s skip".to_owned(), "q quit".to_owned()])
-        .collect();
-    output.prompt(&format!("{}: ", offered.join(", ")));
-    let pressed = loop {
-        match read_key()? {
-            None | Some('q') => break Pressed::Quit,
-            Some('s' | ' ') => break Pressed::Skip,
-            Some(other) => {
-                if let Some((_, choice, name)) = keys.iter().find(|(key, ..)| *key == other) {
-                    break Pressed::Decide(*choice, name);
+/// An item that waits for a key.
+struct WaitingItem<'a> {
+    key: ItemKey,
+    /// Items that are over, not this one.
+    seen: &'a HashSet<ItemKey>,
+    /// Number of items that are not over.
+    total: usize,
+    only: Option<&'a WorkspaceId>,
+    changed: &'a Notify,
+    context: &'a Context,
+}
+
+impl WaitingItem<'_> {
+    /// Asks for a key that is offered, until the item is decided elsewhere.
+    async fn press(mut self, keys: &[Key], pressed: &mut Keys) -> Result<Pressed, Failure> {
+        let output = self.context.output;
+        let offered = keys.iter().map(|(key, _, name)| format!("{key} {name}"));
+        let offered: Vec<String> = offered
+            .chain(["s skip".to_owned(), "q quit".to_owned()])
+            .collect();
+        let prompt = format!("{}: ", offered.join(", "));
+        output.prompt(&prompt);
+        let raw = RawMode::enter()?;
+        let mut pause = Duration::ZERO;
+        let pressed = loop {
+            let change = async {
+                // Most of the time is left to the daemon.
+                tokio::time::sleep(pause).await;
+                self.changed.notified().await;
+            };
+            let key = tokio::select! {
+                key = pressed.next() => key?,
+                () = change => {
+                    let begun = Instant::now();
+                    let left = self.left().await?;
+                    pause = begun.elapsed() * 3;
+                    match left {
+                        None => break Pressed::DecidedElsewhere,
+                        Some(left) if left == self.total => {}
+                        Some(left) => {
+                            self.total = left;
+                            output.replace_line(&format!("{left} to decide; {prompt}"));
+                        }
+                    }
+                    continue;
+                }
+            };
+            match key {
+                None | Some('q') => break Pressed::Quit,
+                Some('s' | ' ') => break Pressed::Skip,
+                Some(other) => {
+                    if let Some((_, choice, name)) = keys.iter().find(|(key, ..)| *key == other) {
+                        break Pressed::Decide(*choice, name);
+                    }
                 }
             }
+        };
+        drop(raw);
+        output.prompt(match &pressed {
+            Pressed::Quit => "quit\n",
+            Pressed::Skip => "skip\n",
+            Pressed::DecidedElsewhere => "\nIt no longer needs you.\n",
+            Pressed::Decide(_, name) => name,
+        });
+        if matches!(pressed, Pressed::Decide(..)) {
+            output.prompt("\n");
         }
-    };
-    output.prompt(match &pressed {
-        Pressed::Quit => "quit\n",
-        Pressed::Skip => "skip\n",
-        Pressed::Decide(_, name) => name,
-    });
-    if matches!(pressed, Pressed::Decide(..)) {
-        output.prompt("\n");
+        Ok(pressed)
     }
-    Ok(pressed)
+
+    /// Number of items that are not over now; none if this item is.
+    async fn left(&self) -> Result<Option<usize>, Failure> {
+        let mut client = self.context.connect().await?;
+        let inbox = items::read(&mut client, self.only, self.context).await?;
+        let is_there = inbox.items.iter().any(|item| key_of(item) == self.key);
+        let left = inbox.items.iter();
+        let left = left.filter(|item| !self.seen.contains(&key_of(item)));
+        // A list that could not be read may have it.
+        let is_known = is_there || !inbox.failures.is_empty();
+        Ok(is_known.then(|| left.count()))
+    }
+}
+
+/// Keys of the terminal. Each is read on request, because lines are read in between.
+#[derive(Default)]
+struct Keys {
+    pending: Option<oneshot::Receiver<io::Result<Option<char>>>>,
+}
+
+impl Keys {
+    /// Next key; none as for [`read_key`]. Cancel-safe: the key is kept for the next call.
+    async fn next(&mut self) -> Result<Option<char>, Failure> {
+        let pending = self.pending.get_or_insert_with(|| {
+            let (read, pending) = oneshot::channel();
+            // The thread ends with the process, because a blocking read of the terminal cannot be stopped.
+            thread::spawn(move || drop(read.send(read_key())));
+            pending
+        });
+        let key = pending.await;
+        self.pending = None;
+        // Only a thread that panicked sends none.
+        Ok(key.unwrap_or(Ok(None))?)
+    }
 }
 
 /// Keeps the terminal in raw mode, in which a key arrives without Enter.
@@ -145,7 +258,6 @@ impl Drop for RawMode {
 
 /// Next character; none for Ctrl-C, Ctrl-D, Esc and a closed terminal.
 fn read_key() -> io::Result<Option<char>> {
-    let _raw = RawMode::enter()?;
     loop {
         let Event::Key(key) = event::read()? else {
             continue;

@@ -91,6 +91,7 @@ fn page(instances: Vec<InstanceSummary>) -> TopInput {
 fn told(count: u64, at: Timestamp, told: WatchUpdate) -> TopInput {
     TopInput::Told(Box::new(WorkspaceChange {
         request_id: 1,
+        workspace_id: "w".parse().unwrap(),
         cursor: WatchCursor { epoch: 1, count },
         at,
         told,

@@ -85,6 +85,7 @@ export interface LifecycleEvent {
 
 /** The parameters of `workspace.change`, without the request's id. */
 export interface WorkspaceChange {
+  workspaceId?: string;
   cursor: string;
   at: Time;
   snapshot?: { workspace: Workspace; processes: Process[]; more?: boolean };

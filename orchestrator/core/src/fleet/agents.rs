@@ -300,6 +300,7 @@ impl Fleet {
 
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
     pub(crate) fn invalidate_queue(&mut self, at: &InstanceRef) {
+        self.forget_known_parked(at);
         if let Some(entry) = self.conversation_mut(at) {
             entry.invalidate_queue();
             self.advance(at);

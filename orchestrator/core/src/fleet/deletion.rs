@@ -48,6 +48,7 @@ impl Fleet {
             if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                 workspace.conversations.remove(&at.instance_key);
                 workspace.parked.remove(&at.instance_key);
+                workspace.known_parked.remove(&at.instance_key);
                 workspace.bundle_problems.remove(&at.instance_key);
             }
             self.forget_questions_of(at);

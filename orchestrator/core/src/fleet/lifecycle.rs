@@ -171,16 +171,35 @@ impl Fleet {
             (Some(AuditTarget::Instance(_)) | None, _) => {}
         }
         let wall = self.cx.now().wall;
-        let workspace = self.workspaces.get_mut(id);
-        let told = workspace.and_then(|workspace| workspace.watchers.happened(wall, event));
-        let Some((tokens, told)) = told else { return };
-        let effects = tokens.iter().map(|token| CoreEffect::Tell {
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let of_all = (!self.all_watchers.is_empty()).then(|| event.clone());
+        let tell = |token: &RequestToken, told: &WatchNotification| CoreEffect::Tell {
             token: *token,
+            workspace_id: id.clone(),
             told: Box::new(told.clone()),
-        });
+        };
+        let mut effects = Vec::new();
+        if let Some((tokens, told)) = workspace.watchers.happened(wall, event) {
+            effects.extend(tokens.iter().map(|token| tell(token, &told)));
+        }
+        if let Some(event) = of_all {
+            let told = WatchNotification {
+                cursor: workspace.watchers.cursor(),
+                at: wall,
+                update: WatchUpdate::Event(event),
+            };
+            effects.extend(self.all_watchers.iter().map(|token| tell(token, &told)));
+        }
         for effect in effects {
             self.cx.emit(effect);
         }
+    }
+
+    /// Adds a watcher of all workspaces, also of those opened later.
+    pub(crate) fn watch_all(&mut self, token: RequestToken) {
+        self.all_watchers.push(token);
     }
 
     /// Adds a watcher and sends it the events after a cursor. False if they are no longer
@@ -198,8 +217,11 @@ impl Fleet {
         workspace.watchers.add(token);
         let is_known = missed.is_some();
         for told in missed.into_iter().flatten() {
-            let told = Box::new(told);
-            self.cx.emit(CoreEffect::Tell { token, told });
+            self.cx.emit(CoreEffect::Tell {
+                token,
+                workspace_id: id.clone(),
+                told: Box::new(told),
+            });
         }
         is_known
     }
@@ -229,12 +251,17 @@ impl Fleet {
                 at: self.cx.now().wall,
                 update,
             });
-            self.cx.emit(CoreEffect::Tell { token, told });
+            self.cx.emit(CoreEffect::Tell {
+                token,
+                workspace_id: id.clone(),
+                told,
+            });
         }
     }
 
     /// Removes disconnected watchers.
     pub(crate) fn forget_watchers(&mut self, gone: &HashSet<RequestToken>) {
+        self.all_watchers.retain(|token| !gone.contains(token));
         for workspace in self.workspaces.values_mut() {
             workspace.watchers.forget(gone);
         }

@@ -22,7 +22,7 @@ use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::turn::ActiveTurn;
 use crate::jobs::{Continuation, LogFailure, continuation};
-use crate::limits::MAX_TURN_CRASHES;
+use crate::limits::{KNOWN_PARKED_MAX, MAX_TURN_CRASHES};
 use crate::refusals::parked_error;
 use crate::{Core, RequestToken, control_error};
 
@@ -184,6 +184,35 @@ impl Fleet {
         if count > 0 {
             workspace.parked.insert(at.instance_key.clone(), count);
         }
+        self.forget_known_parked(at);
+    }
+
+    /// The parked events of an instance, if they were read since their last change.
+    pub(crate) fn known_parked(&self, at: &InstanceRef) -> Option<&[EventInfo]> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        let known = workspace.known_parked.get(&at.instance_key)?;
+        Some(known.as_slice())
+    }
+
+    /// Keeps the parked events that the store reported, so that the next list does not open the
+    /// instance. One with very many is read each time.
+    fn keep_known_parked(&mut self, at: &InstanceRef, parked: &[EventInfo]) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let count = workspace.parked.get(&at.instance_key);
+        let is_current = count.copied() == u64::try_from(parked.len()).ok();
+        if is_current && parked.len() <= KNOWN_PARKED_MAX {
+            let known = &mut workspace.known_parked;
+            known.insert(at.instance_key.clone(), parked.to_vec());
+        }
+    }
+
+    /// The store's parked events may have changed.
+    pub(crate) fn forget_known_parked(&mut self, at: &InstanceRef) {
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            workspace.known_parked.remove(&at.instance_key);
+        }
     }
 
     pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &ActiveTurn, reason: &str) {
@@ -244,6 +273,7 @@ impl Fleet {
     fn on_decided(&mut self, deciding: &ParkedEventUpdate, result: Result<(), StoreError>) {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
         if let Err(error) = result {
+            self.forget_known_parked(at);
             return self.respond_error(token, control_error(&error));
         }
         self.count_parked(at, |count| count.saturating_sub(1));
@@ -295,6 +325,7 @@ impl Fleet {
                 since,
             ));
         }
+        self.keep_known_parked(at, &events);
         let Some(entry) = self.conversation_mut(at) else {
             return events;
         };

@@ -135,19 +135,27 @@ impl Core {
         });
         let (asked, next) = request.page_of(with_events.collect());
         let workspace_id = request.workspace_id.clone();
-        let listing = EventListing {
-            request,
-            outstanding: asked.len(),
-            found: Vec::new(),
-            next,
-            failure: None,
-        };
-        self.requests.event_listings.insert(token, listing);
+        let mut found = Vec::new();
+        let mut unread = Vec::new();
         for instance_key in asked {
             let instance = InstanceRef {
                 workspace_id: workspace_id.clone(),
                 instance_key,
             };
+            match self.fleet.known_parked(&instance) {
+                Some(known) if request.parked => found.extend_from_slice(known),
+                _ => unread.push(instance),
+            }
+        }
+        let listing = EventListing {
+            request,
+            outstanding: unread.len(),
+            found,
+            next,
+            failure: None,
+        };
+        self.requests.event_listings.insert(token, listing);
+        for instance in unread {
             let inspect = Inspect {
                 instance: instance.clone(),
             };

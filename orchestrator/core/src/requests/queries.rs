@@ -1,8 +1,8 @@
 //! Queries of past events: the audit log (`INST-6`, `SEC-5`), turns (`MSG-12`), and model usage.
 
 use goondan_protocol::control::{
-    ControlError, InstanceTurns, ListProcesses, ListWaitingChangesets, PageTrace, ProcessInfo,
-    ReadAudit, ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
+    ControlError, ErrorCode, InstanceTurns, ListProcesses, ListWaitingChangesets, PageTrace,
+    ProcessInfo, ReadAudit, ReadUsage, WatchUpdate, WatchWorkspace, WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_store::audit::Logs;
@@ -22,9 +22,19 @@ impl Core {
         }
     }
 
-    /// Starts watching a workspace (`OBS-1`). The response is sent when the workspace is stopped.
+    /// Starts watching a workspace or all (`OBS-1`). The response is sent when the workspace is
+    /// stopped.
     pub(super) fn watch_workspace(&mut self, token: RequestToken, watch: &WatchWorkspace) {
-        let id = &watch.workspace_id;
+        let Some(id) = &watch.workspace_id else {
+            return match watch.after {
+                None => self.fleet.watch_all(token),
+                Some(_) => {
+                    let text = "`after` is a position in the events of one workspace";
+                    let error = ControlError::new(ErrorCode::InvalidRequest, text);
+                    self.fleet.respond_error(token, error);
+                }
+            };
+        };
         if let Err(error) = self.fleet.workspace(id) {
             return self.fleet.respond_error(token, error);
         }

@@ -149,7 +149,7 @@ impl Watcher {
         let token = RequestToken(u64::MAX - self.requests);
         self.token = Some(token);
         let call = Call::WatchWorkspace(WatchWorkspace {
-            workspace_id,
+            workspace_id: Some(workspace_id),
             after: self.cursor,
         });
         (token, call)

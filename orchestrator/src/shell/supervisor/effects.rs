@@ -184,10 +184,15 @@ impl EventLoop {
                 place: *place,
                 piece,
             }),
-            CoreEffect::Tell { token, told } => {
+            CoreEffect::Tell {
+                token,
+                workspace_id,
+                told,
+            } => {
                 let update = self.reports.hub.masks().update(told.update)?;
                 self.notify(token, WORKSPACE_CHANGE, |request_id| WorkspaceChange {
                     request_id,
+                    workspace_id,
                     cursor: told.cursor,
                     at: told.at,
                     told: update,
