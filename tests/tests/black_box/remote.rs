@@ -1,5 +1,10 @@
 //! A daemon of another machine over real OpenSSH (`REP-2`): commands, screens, lost connections, refused logins.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these files belong to a person's client and to OpenSSH"
+)]
+
 use std::path::PathBuf;
 use std::process::Command;
 

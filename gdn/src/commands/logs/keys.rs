@@ -45,7 +45,7 @@ impl KeyTerminal {
         let mut modes = self.usual.clone();
         modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
         // Without it, keys are echoed and arrive after Enter.
-        drop(tcsetattr(stdin(), OptionalActions::Now, &modes));
+        tcsetattr(stdin(), OptionalActions::Now, &modes).ok();
     }
 
     /// Reads keys until the terminal or the receiver is gone.
@@ -61,7 +61,7 @@ impl Drop for KeyTerminal {
     fn drop(&mut self) {
         // After a hang-up, the terminal is gone and needs no restore; in the background, it is not ours.
         if has_terminal() {
-            drop(tcsetattr(stdin(), OptionalActions::Now, &self.usual));
+            tcsetattr(stdin(), OptionalActions::Now, &self.usual).ok();
         }
     }
 }
