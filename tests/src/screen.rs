@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::wait::{PATIENCE, within};
 use crate::wait_until;
 
 /// Maximum lines of scrollback.
@@ -82,9 +83,18 @@ impl Screen {
     }
 
     /// Waits until a text is on the screen.
+    ///
+    /// # Panics
+    ///
+    /// After [`PATIENCE`], with the screen.
+    #[track_caller]
     pub fn wait_for(&self, text: &str) {
-        let is_shown = || self.shown().contains(text);
-        wait_until(&format!("{text:?} is on the screen"), is_shown);
+        let is_shown = within(PATIENCE, || self.shown().contains(text).then_some(()));
+        assert!(
+            is_shown.is_some(),
+            "no {text:?} on the screen:\n{}",
+            self.shown()
+        );
     }
 
     /// Waits for the shell's prompt at the beginning of a line: earlier input could be read by the

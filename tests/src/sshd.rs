@@ -151,7 +151,7 @@ fn client_config(dir: &Path, port: u16) -> String {
     let dir = dir.display();
     format!(
         "Host {ALIAS}\n  HostName 127.0.0.1\n  Port {port}\nHost *\n  IdentityFile {dir}/user\n\
-         \x20 IdentitiesOnly yes\n  UserKnownHostsFile {dir}/known\n  GlobalKnownHostsFile /dev/null\n\
+         \x20 IdentitiesOnly yes\n  UserKnownHostsFile {dir}/known\n  GlobalKnownHostsFile {dir}/none\n\
          \x20 StrictHostKeyChecking yes\n"
     )
 }

@@ -37,10 +37,10 @@ models:
     options:
       rules:
         - when: {user: '^hold$'}
-          call: [{tool: bash__exec, args: {command: sleep 600}}]
-        - say: done
+          delayMs: 600000
+          say: done
 agents:
-  worker: {model: main, tools: [bash]}
+  worker: {model: main}
 ";
 
 /// Directories of all workspaces in the state root.

@@ -54,7 +54,7 @@ fn obs_2_keys_narrow_a_followed_log_and_the_terminal_is_restored() {
     screen.wait_for(" icanon ");
     screen.wait_for(" echo ");
 
-    // Nothing of it in a pipe.
+    // A pipe gets only lines.
     let piped = home.start_gdn(&["logs", "-f"]);
     piped.wait_for_stdout("turn.completed");
     assert_eq!(piped.stderr(), "");

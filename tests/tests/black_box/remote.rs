@@ -215,7 +215,7 @@ fn rep_2_logs_are_followed_until_the_connection_is_lost() {
     };
     let logs = machines.start(&["logs", "--follow"]);
     machines.server.ask("main", "echo one");
-    logs.wait_for_stdout("turn completed");
+    logs.wait_for_stdout("turn committed and answered");
     machines.sshd.cut();
     let ended = logs.wait().exits(9);
     ended.tells(&[
@@ -271,11 +271,11 @@ fn rep_2_chat_and_top_run_on_a_screen() {
     };
     let screen = Screen::start(&machines.command(&[]), 80, 24);
     let home = machines.laptop.path().display();
-    let gdn = bin(GDN);
+    let (gdn, path) = (bin(GDN), machines.sshd.path());
     let begin = |command: &str| {
         let gdn = gdn.display();
         screen.types(&format!(
-            "clear; HOME='{home}' '{gdn}' --remote ssh://{ALIAS} {command}"
+            "clear; HOME='{home}' PATH='{path}' '{gdn}' --remote ssh://{ALIAS} {command}"
         ));
         screen.press(&["Enter"]);
     };
@@ -350,15 +350,15 @@ fn rep_2_each_failure_names_its_reason_and_next_command() {
     };
     let laptop = laptop();
     let run = |remote: &str, args: &[&str]| {
-        // Each attempt authenticates, because the directory for shared connections is missing.
+        // Each attempt authenticates, because no directory for shared connections can be created.
         let mut command = command(&laptop, &sshd, &[&["--remote", remote], args].concat());
-        command.env("XDG_RUNTIME_DIR", "/nowhere");
+        command.env("XDG_RUNTIME_DIR", laptop.path().join("run/.keep"));
         RunningProgram::start(command).wait()
     };
     let failed = |texts: &[&str]| {
-        run(&address(), &["ps"])
-            .exits(22)
-            .tells(&[&["cannot reach the daemon on ssh://server"], texts].concat());
+        let failed = run(&address(), &["ps"]);
+        let failed = failed.tells(&[&["cannot reach the daemon on ssh://server"], texts].concat());
+        failed.exits(22);
     };
     run(&address(), &["ps"])
         .exits(3)
@@ -452,7 +452,7 @@ fn rep_2_local_commands_refuse_another_machine() {
         &["config", "show"],
         &["package", "list"],
         &["doctor"],
-        &["demo"],
+        &["demo", "--ask", "x"],
         &["incident", "export"],
         &["incident", "test", file],
         &["task", "import", file],

@@ -36,7 +36,7 @@ const STAND_INS: [&str; 16] = [
 /// `model` and `apiKey`, instead of the options of a scripted model.
 const LINES_OF_A_MODEL: usize = 2;
 
-/// What a wish takes.
+/// The cost of a wish.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Effort {
     lines: usize,

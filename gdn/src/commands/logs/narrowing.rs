@@ -21,7 +21,7 @@ pub(super) enum Key {
     Backspace,
 }
 
-/// What a key changes on the terminal.
+/// Effect of a key on the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
