@@ -12,14 +12,11 @@ use crate::exit::Exit;
 use crate::failure::{Failure, NameKind};
 use crate::output::Output;
 use crate::output::text::shell_quoted;
-use crate::remotes::{RemoteSource, SelectedRemote};
+use crate::remotes::{RemoteSource, STATE_ROOT_VAR, SelectedRemote};
 use crate::{programs, project, state_format};
 
 /// Name of this program in hints.
 const GDN: &str = "gdn";
-
-/// Environment variable for the state root.
-pub(crate) const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 
 /// Resolved global options.
 #[derive(Debug, Clone)]

@@ -11,6 +11,9 @@ use crate::failure::Failure;
 /// Word for this machine, instead of the address of another one.
 pub(crate) const LOCAL: &str = "local";
 
+/// Environment variable for the state root, a directory of this machine.
+pub(crate) const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
+
 /// Environment variable with the address of another machine.
 const REMOTE_VAR: &str = "GOONDAN_REMOTE";
 
@@ -78,7 +81,7 @@ pub(crate) fn select(
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let is_by_option = state_root.is_some_and(|root| {
         !root.as_os_str().is_empty()
-            && variable(crate::context::STATE_ROOT_VAR).as_deref() != Some(root.as_os_str())
+            && variable(STATE_ROOT_VAR).as_deref() != Some(root.as_os_str())
     });
     match option {
         Some(RemoteChoice::ThisMachine) => return Ok(None),
