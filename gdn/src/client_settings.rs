@@ -195,7 +195,7 @@ mod tests {
         let path = dir.path().join(FILE);
         for text in [
             "",
-            "[]",
+            "[[]]",
             "{\"other\": 1}",
             "{\"remote\": \"ssh://-oProxyCommand=x\"}",
             "{\"remotes\": [\"local\"]}",
