@@ -46,6 +46,7 @@ mod chat_replies;
 mod command_line;
 mod confined;
 mod connector;
+mod content_encoding;
 mod cron;
 mod discord;
 mod download;

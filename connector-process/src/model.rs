@@ -38,7 +38,6 @@ mod anthropic;
 mod aws_frames;
 mod dialect;
 mod draft;
-mod encoding;
 mod events;
 mod failure;
 mod google;

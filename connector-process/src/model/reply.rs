@@ -17,11 +17,11 @@ use super::ahead::PieceBuffer;
 use super::aws_frames::{self, AwsFrames};
 use super::dialect::{Dialect, ReplyFault, StreamProgress, is_keep_alive};
 use super::draft::Draft;
-use super::encoding::BodyDecoder;
 use super::events::{Events, NoEvent, SseEvent};
 use super::failure;
 use super::normalize::ToolNames;
 use crate::calls::Pieces;
+use crate::content_encoding::{BodyDecoder, ContentEncoding};
 use crate::limits::{REPLY_ERROR_BYTES_MAX, REPLY_EVENT_BYTES_MAX, REPLY_STREAM_BYTES_MAX};
 
 /// Finish reasons that mean the reply reached its maximum length.
@@ -120,13 +120,15 @@ pub(super) async fn of(
     {
         return Err(failure::of_network(model, problem));
     }
-    let decoder = BodyDecoder::of(response.headers());
+    let encoding = ContentEncoding::of(response.headers());
     if !status.is_success() {
         let headers = response.headers().clone();
-        let body = error_body(model, response, decoder.unwrap_or(BodyDecoder::Identity)).await;
+        let encoding = encoding.unwrap_or(ContentEncoding::Identity);
+        let body = error_body(model, response, BodyDecoder::new(encoding)).await;
         return Err(failure::of_status(model, status, &body, Some(&headers)));
     }
-    let decoder = decoder.map_err(|encoding| failure::unknown_encoding(model, &encoding))?;
+    let encoding = encoding.map_err(|name| failure::unknown_encoding(model, &name))?;
+    let decoder = BodyDecoder::new(encoding);
     let content_type = response.headers().get(CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default().into_owned();

@@ -11,12 +11,13 @@ mod multipart;
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use serde_json::Value;
 
 pub(crate) use self::cloud_event::CloudEvent;
+use crate::content_encoding::ContentEncoding;
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::listener::{MalformedRequest, RequestRejection};
 use crate::payload::{form_pairs, is_form};
@@ -41,18 +42,12 @@ pub(crate) fn decompressed<'b>(
     body: &'b [u8],
     bytes_max: usize,
 ) -> Result<Cow<'b, [u8]>, RequestRejection> {
-    let encoding = match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
-        None => return Ok(Cow::Borrowed(body)),
-        Some(Ok(encoding)) => encoding.trim().to_ascii_lowercase(),
-        Some(Err(_)) => return Err(RequestRejection::UnknownEncoding),
-    };
-    let plain = match encoding.as_str() {
-        "" | "identity" => return Ok(Cow::Borrowed(body)),
-        "gzip" | "x-gzip" => read_up_to(bytes_max, MultiGzDecoder::new(body)),
-        // Many senders leave out the zlib frame (RFC 9110, 8.4.1.2).
-        "deflate" => read_up_to(bytes_max, ZlibDecoder::new(body))
+    let encoding = ContentEncoding::of(headers);
+    let plain = match encoding.map_err(|_name| RequestRejection::UnknownEncoding)? {
+        ContentEncoding::Identity => return Ok(Cow::Borrowed(body)),
+        ContentEncoding::Gzip => read_up_to(bytes_max, MultiGzDecoder::new(body)),
+        ContentEncoding::Deflate => read_up_to(bytes_max, ZlibDecoder::new(body))
             .or_else(|_no_frame| read_up_to(bytes_max, DeflateDecoder::new(body))),
-        _ => return Err(RequestRejection::UnknownEncoding),
     };
     let plain = plain.map_err(|_damaged| MalformedRequest::NotCompressed)?;
     if plain.len() > bytes_max {
