@@ -210,10 +210,7 @@ impl Context {
                 remote.shell_command("gdn --version")
             ),
             _ if self.same_daemon.is_empty() => return failure,
-            _ => failure
-                .hint
-                .replace(&format!("`{GDN} "), &format!("`{GDN}{} ", self.same_daemon))
-                .replace(&self.same_daemon.repeat(2), &self.same_daemon),
+            _ => with_options(&failure.hint, &self.same_daemon),
         };
         failure.with_hint(hint)
     }
@@ -427,6 +424,20 @@ fn option(name: &str, value: Option<String>) -> String {
     value.map_or_else(String::new, |value| format!(" {name} {value}"))
 }
 
+/// A hint whose commands of this program begin with these options, each with a space before it.
+fn with_options(hint: &str, options: &str) -> String {
+    let program = format!("`{GDN}");
+    let (mut text, mut rest) = (String::new(), hint);
+    while let Some((before, command)) = rest.split_once(program.as_str()) {
+        text.extend([before, program.as_str()]);
+        if command.starts_with(' ') && !command.starts_with(options) {
+            text.push_str(options);
+        }
+        rest = command;
+    }
+    text + rest
+}
+
 /// Option that addresses the same daemon; empty if the environment variable is sufficient.
 fn same_daemon(state_root: Option<&Path>) -> String {
     let from_environment = std::env::var_os(STATE_ROOT_VAR).map(PathBuf::from);
@@ -442,4 +453,27 @@ fn same_workspace(project: Option<&Path>, workspace: Option<&WorkspaceId>) -> St
     let project = project.and_then(|project| shell_quoted(&project.to_string_lossy()));
     let workspace = workspace.map(ToString::to_string);
     option("--project", project) + &option("--workspace", workspace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rep_2_commands_in_hints_address_the_same_daemon_once() {
+        let options = " --remote ssh://desk";
+        for (hint, expected) in [
+            (
+                "list them: `gdn ps`, then `gdn stop`; see gdn's log",
+                "list them: `gdn --remote ssh://desk ps`, then `gdn --remote ssh://desk stop`; see gdn's log",
+            ),
+            (
+                "`gdn --remote ssh://desk ps` lists them",
+                "`gdn --remote ssh://desk ps` lists them",
+            ),
+            ("try again", "try again"),
+        ] {
+            assert_eq!(with_options(hint, options), expected);
+        }
+    }
 }

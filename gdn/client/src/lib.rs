@@ -6,13 +6,12 @@
 //!   before a [`Client`] is returned. Only [`Client::reach`] returns one for another version. On another
 //!   machine, `gdn daemon dial-stdio` checks the user.
 //! * One request is in flight at a time, and notifications that arrive in the meantime go to its
-//!   watcher; only [`Client::all_of_each`] has several in flight, none of which has notifications.
+//!   watcher. Only [`Client::all_of_each`] has several in flight; they have no notifications.
 
 mod many_lists;
 mod pages;
 mod remote;
 mod ssh;
-mod transport;
 
 pub use pages::{PagedMethod, Trace};
 pub use remote::{Endpoint, InvalidRemote, Remote};
@@ -43,7 +42,8 @@ use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 use tokio_util::codec::Framed;
 
-use transport::Transport;
+use ssh::SshStream;
+use tokio_util::either::Either;
 
 /// Time limit for a daemon to accept a connection and answer the first request, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 10_000;
@@ -274,7 +274,7 @@ pub struct OtherDaemon {
 /// A connection to a daemon of our user and version, except within an [`OtherDaemon`].
 #[derive(Debug)]
 pub struct Client {
-    frames: Framed<Transport, FrameCodec>,
+    frames: Framed<Either<Stream, SshStream>, FrameCodec>,
     request_id: u64,
     daemon: ConnectResult,
 }
@@ -361,12 +361,12 @@ impl Client {
         let (stream, daemon_pid, state_root) = match endpoint {
             Endpoint::Local(state_root) => {
                 let (stream, pid) = open_checked(state_root).await?;
-                (Transport::Socket(stream), pid, state_root.clone())
+                (Either::Left(stream), pid, state_root.clone())
             }
             Endpoint::Remote(remote) => {
                 let opened = ssh::open(remote);
                 let stream = opened.map_err(|problem| remote_error(remote, problem))?;
-                (Transport::Ssh(stream), None, PathBuf::new())
+                (Either::Right(stream), None, PathBuf::new())
             }
         };
         let version = Version::current();

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::{CallError, Client, PagedMethod, RequestTimeout, refused, within};
 
-/// Requests in flight at a time: a quarter of those that the daemon accepts of one connection.
+/// Requests in flight at a time. The daemon accepts four times as many on one connection.
 const IN_FLIGHT_MAX: usize = 32;
 
 /// A request for the next page of one of the lists.
