@@ -87,7 +87,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         .path()
         .canonicalize()
         .unwrap_or_else(|_| room.path().to_owned());
-    let outside = OutsideService::listen().await?;
+    let outside = OutsideService::listen()?;
     let level = strictest(&context.machine());
     let scene = KillDemoFiles::lay_out(path.join("project"), level, outside.port()?)?;
     let demo = context.elsewhere(path.join("state"), scene.project.clone());
@@ -99,7 +99,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
     ));
     let played = tokio::select! {
         played = play::run(&demo, &scene, &outside, (seed, args.for_ms)) => played,
-        never = outside.serve() => match never {},
+        failed = outside.serve() => Err(failed.into()),
     };
     let stopped = stop_daemon(&demo).await;
     let is_bad = match &played {

@@ -4,15 +4,16 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::io;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::routing::post;
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::commands::demo::verdict::DemoEvent;
@@ -22,12 +23,6 @@ const KEY_HEADER: &str = "idempotency-key";
 
 /// Time between an effect and its answer, in milliseconds, so that kills hit between both.
 const ANSWER_MS: u64 = 20;
-
-/// Pause after a connection that could not be accepted, in milliseconds.
-const PAUSE_MS: u64 = 50;
-
-/// Largest body that is read, in bytes.
-const BODY_BYTES_MAX: usize = 4_096;
 
 /// Effects that took place.
 #[derive(Debug, Default)]
@@ -108,9 +103,11 @@ pub(super) struct OutsideService {
 }
 
 impl OutsideService {
-    pub(super) async fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
         Ok(Self {
-            listener: TcpListener::bind(("127.0.0.1", 0)).await?,
+            listener,
             effects: Arc::default(),
         })
     }
@@ -123,19 +120,18 @@ impl OutsideService {
         lock(&self.effects)
     }
 
-    /// Answers requests.
-    pub(super) async fn serve(&self) -> Infallible {
-        let mut answers = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept() => match accepted {
-                    // A client that was killed closes its connection.
-                    Ok((stream, _)) => drop(answers.spawn(answer(stream, Arc::clone(&self.effects)))),
-                    Err(_) => sleep(Duration::from_millis(PAUSE_MS)).await,
-                },
-                Some(_) = answers.join_next() => {}
-            }
-        }
+    /// Answers requests. Returns why it cannot.
+    pub(super) async fn serve(&self) -> io::Error {
+        let serving = async {
+            let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+            let effects = Arc::clone(&self.effects);
+            let router = Router::new().route("/effects", post(perform));
+            axum::serve(listener, router.with_state(effects)).await
+        };
+        let ended = serving.await;
+        ended
+            .err()
+            .unwrap_or_else(|| io::Error::other("the outside service of the demo has ended"))
     }
 }
 
@@ -143,34 +139,26 @@ fn lock(effects: &Mutex<Effects>) -> MutexGuard<'_, Effects> {
     effects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Performs one request, whose body is the input of its event.
-async fn answer(stream: TcpStream, effects: Arc<Mutex<Effects>>) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    let (mut key, mut bytes) = (String::new(), 0);
-    let mut line = String::new();
-    // The first line is the only one without a colon after a name; it is passed over.
-    while stream.read_line(&mut line).await? > 0 && !line.trim().is_empty() {
-        if let Some((name, value)) = line.split_once(':') {
-            if name.eq_ignore_ascii_case(KEY_HEADER) {
-                value.trim().clone_into(&mut key);
-            } else if name.eq_ignore_ascii_case("content-length") {
-                bytes = value.trim().parse().unwrap_or(0);
-            }
-        }
-        line.clear();
-    }
-    let mut body = vec![0; bytes.min(BODY_BYTES_MAX)];
-    stream.read_exact(&mut body).await?;
-    lock(&effects).perform(key, String::from_utf8_lossy(&body).into_owned());
+/// Performs one effect. The body is the input of its event.
+async fn perform(
+    State(effects): State<Arc<Mutex<Effects>>>,
+    headers: HeaderMap,
+    input: String,
+) -> StatusCode {
+    let key = headers.get(KEY_HEADER).map(HeaderValue::to_str);
+    let Some(Ok(key)) = key else {
+        return StatusCode::BAD_REQUEST;
+    };
+    lock(&effects).perform(key.to_owned(), input);
     sleep(Duration::from_millis(ANSWER_MS)).await;
-    let answer = b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-    stream.write_all(answer).await?;
-    stream.flush().await
+    StatusCode::CREATED
 }
 
 #[cfg(test)]
 mod tests {
     use goondan_protocol::ids::InstanceKey;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -214,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn rel_2_the_outside_service_recognizes_a_repeated_key() {
-        let service = OutsideService::listen().await.unwrap();
+        let service = OutsideService::listen().unwrap();
         let port = service.port().unwrap();
         let ask = async {
             for key in ["k1", "k1", "k2"] {
@@ -223,7 +211,7 @@ mod tests {
             }
         };
         tokio::select! {
-            never = service.serve() => match never {},
+            failed = service.serve() => panic!("{failed}"),
             () = ask => {}
         }
         let verdict = service.effects().judge(&[], &BTreeSet::new());
