@@ -14,6 +14,9 @@ use crate::{Home, needs};
 /// Alias of the server in the client's configuration.
 pub const ALIAS: &str = "server";
 
+/// The command of a key that may use only the daemon.
+const ONLY_GDN: &str = "gdn --json daemon dial-stdio";
+
 /// A server whose sessions run as this user in a [`Home`]. All sessions and shared connections end when this is
 /// dropped, so it must be dropped before the homes.
 #[derive(Debug)]
@@ -93,6 +96,16 @@ impl Sshd {
     pub fn authorize(&self, key: &str) {
         let key = self.dir.path().join(format!("{key}.pub"));
         fs::copy(key, self.dir.path().join("authorized")).unwrap();
+    }
+
+    /// Replaces the keys that may log in by one that may do nothing but talk to the daemon, as
+    /// docs/security.md restricts it.
+    pub fn authorize_only_gdn(&self, key: &str) {
+        let key = fs::read_to_string(self.dir.path().join(format!("{key}.pub"))).unwrap();
+        let line = format!("restrict,command=\"{ONLY_GDN}\" {key}");
+        fs::write(self.dir.path().join("authorized"), line).unwrap();
+        // The command of the fixture's configuration has precedence over that of a key.
+        self.begin_sessions_with(&format!("COMMAND='{ONLY_GDN}'"));
     }
 
     /// Replaces the lines of the shell that begin each session.

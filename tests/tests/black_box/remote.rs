@@ -6,7 +6,7 @@
 )]
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::{GDN, RunningProgram};
@@ -408,6 +408,23 @@ fn rep_2_each_failure_names_its_reason_and_next_command() {
     refused.tells(&["no connection to the machine", "Connection refused"]);
     let json = run(&closed, &["ps", "--json"]).exits(22).error_json();
     assert_eq!(json["code"], "remoteUnreachable");
+}
+
+#[test]
+fn rep_2_key_can_be_restricted_to_the_daemon() {
+    let Some(machines) = Machines::new(LAB) else {
+        return;
+    };
+    machines.sshd.authorize_only_gdn("user");
+    assert_eq!(machines.gdn(&["send", "echo one"]).exits(0).stdout, "one\n");
+    machines.gdn(&["ps"]).exits(0).prints(&["worker"]);
+    // A shell command of the key's owner is not run.
+    let mark = machines.server.path().join("mark");
+    let mut ssh = Command::new("ssh");
+    ssh.env("PATH", machines.sshd.path());
+    ssh.args([ALIAS, &format!("touch {}", mark.display())]);
+    let ran = ssh.stdin(Stdio::null()).output().unwrap();
+    assert!(!mark.exists(), "{ran:?}");
 }
 
 #[test]
