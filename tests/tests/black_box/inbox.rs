@@ -23,7 +23,7 @@ const WORKSPACES_VAR: &str = "GOONDAN_TEST_INBOX_WORKSPACES";
 const WORKSPACES: usize = 4;
 /// Items of each workspace.
 const ITEMS: usize = 40;
-/// Measurements of which the median is printed.
+/// Number of measurements; their median is printed.
 const ROUNDS: usize = 7;
 /// Generous, because other tests run at the same time: a request for each item would take longer.
 const TIMES_A_START_MAX: f64 = 400.0;

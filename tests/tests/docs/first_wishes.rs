@@ -50,7 +50,7 @@ impl Effort {
         ((units + 100) / 200).max(1)
     }
 
-    /// Reads `1 line, 2 fields, 3 min`, or returns nothing if there is no documented way.
+    /// Reads `1 line, 2 fields, 3 min`; none for `no documented way`.
     fn read(cell: &str) -> Option<(Self, usize)> {
         if cell == NO_WAY {
             return None;

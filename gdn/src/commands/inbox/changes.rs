@@ -1,4 +1,4 @@
-//! Changes of what needs a person, in any workspace, while the inbox is open.
+//! Changes of the inbox while it is open, in any workspace.
 
 use goondan_protocol::control::{WatchUpdate, WatchWorkspace};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
@@ -30,7 +30,7 @@ pub(super) async fn follow(changed: &Notify, context: &Context) {
     }
 }
 
-/// True if the inbox may have more or fewer items because of it.
+/// True if the event can add an item to the inbox or remove one.
 fn is_about_decision(event: &Event) -> bool {
     match event {
         Event::WorkspaceOpened { .. }
@@ -43,6 +43,7 @@ fn is_about_decision(event: &Event) -> bool {
         | Event::ReadinessChanged { .. }
         | Event::InstanceRewound { .. }
         | Event::InstanceDeleted { .. }
+        | Event::InstanceImported { .. }
         | Event::EventParked { .. }
         | Event::EventRetried { .. }
         | Event::EventDropped { .. }
@@ -67,7 +68,6 @@ fn is_about_decision(event: &Event) -> bool {
         | Event::ProcessEnded { .. }
         | Event::ProcessKilled { .. }
         | Event::InstanceCreated { .. }
-        | Event::InstanceImported { .. }
         | Event::InstanceRestarted { .. }
         | Event::InstanceCheckpointed { .. }
         | Event::EventAccepted { .. }

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
 
-/// How the wait for a key ended.
+/// The end of the wait for a key.
 enum Pressed {
     Decide(Choice, &'static str),
     Skip,

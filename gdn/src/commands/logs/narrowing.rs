@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Latest lines that a changed filter is applied to.
 const REMEMBERED_LINES: usize = 2_000;
-/// Most of them that are shown again.
+/// Maximum number of lines that are shown again.
 const SHOWN_AGAIN_MAX: usize = 50;
 /// Longest text of a filter, in characters.
 const TEXT_CHARS_MAX: usize = 200;
@@ -27,7 +27,7 @@ pub(super) enum Change {
     Nothing,
     /// The text being typed.
     Typed(String),
-    /// Typing is over, or the filter is another: a title, if it is, and lines in its place.
+    /// Typing has ended: lines replace the typed text, under a title if the filter has changed.
     Shown {
         title: Option<String>,
         lines: Vec<String>,
@@ -61,7 +61,7 @@ pub(super) struct Narrowing {
     typed: Option<String>,
     /// Latest lines, whether or not they were shown.
     seen: VecDeque<SeenLine>,
-    /// Number of the latest of them that were held back.
+    /// Number of lines at the end of `seen` that were held back.
     held: usize,
 }
 

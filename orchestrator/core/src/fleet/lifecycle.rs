@@ -197,7 +197,7 @@ impl Fleet {
         }
     }
 
-    /// Adds a watcher of all workspaces, also of those opened later.
+    /// Adds a watcher of all workspaces, including later ones.
     pub(crate) fn watch_all(&mut self, token: RequestToken) {
         self.all_watchers.push(token);
     }
