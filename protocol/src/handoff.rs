@@ -331,10 +331,10 @@ fn write_lines(f: &mut fmt::Formatter<'_>, lines: &[TextLine]) -> fmt::Result {
         .try_for_each(|line| write!(f, "\n- {}", &**line))
 }
 
-/// A path that starts with a backtick is enclosed in a longer run of backticks, as in Markdown,
-/// because readers strip enclosing backticks.
+/// A path that starts with a backtick or like a list item is enclosed in a longer run of backticks,
+/// as in Markdown, because readers strip enclosing backticks and list markers.
 fn write_path(f: &mut fmt::Formatter<'_>, before: &str, path: &str) -> fmt::Result {
-    if !path.starts_with('`') {
+    if !path.starts_with('`') && read::bullet(path).is_none() {
         return write!(f, "{before}{path}");
     }
     let longest = path.split(|character| character != '`').map(str::len).max();

@@ -145,7 +145,7 @@ fn outdented(line: &str, most: usize) -> &str {
 }
 
 /// The text after a list marker, if the line starts with one.
-fn bullet(line: &str) -> Option<&str> {
+pub(super) fn bullet(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = ["- ", "* ", "+ ", "• "]
         .iter()

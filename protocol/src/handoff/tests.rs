@@ -127,6 +127,23 @@ fn prop_6_missing_duplicate_or_escaping_handoff_fields_fail() {
     assert!(of(&"x".repeat(HANDOFF_TEXT_BYTES_MAX + 1)).contains("give the handoff alone"));
 }
 
+#[test]
+fn prop_6_paths_that_look_like_list_items_or_code_are_read_back() {
+    for dir in [
+        "* a", "- a", "+ a", "• a", "1. a", "12) a", "`a`", "``a", "* `a`",
+    ] {
+        let path = |rest: &str| HandoffPath::new(&format!("{dir}/{rest}")).unwrap();
+        let handoff = Handoff {
+            sandbox_work_dir: path("work"),
+            proposal_json: path("proposal/proposal.json"),
+            changed_files: List::new(vec![ChangedFile::new(&format!("{dir}/x")).unwrap()]).unwrap(),
+            ..golden()
+        };
+        let text = handoff.to_string();
+        assert_eq!(text.parse(), Ok(handoff), "{text}");
+    }
+}
+
 fn paragraph() -> impl Strategy<Value = Paragraph> {
     let line = prop_oneof![
         "[ -~é]{0,20}",
