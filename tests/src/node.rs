@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::home::{CommandOutput, Home};
 use crate::postgres::PostgresServer;
 use crate::projects::LAB;
-use crate::wait::{PATIENCE, wait_until, within};
+use crate::wait::{PATIENCE, wait_for, wait_until, within};
 
 /// Directory names whose contents are not in a workspace's log, at any depth.
 const APART: [&str; 5] = ["work", ".checkpoints", "changesets", "gate", "sandboxes"];
@@ -75,6 +75,18 @@ impl ClusterNode {
     pub fn gdn(&self, args: &[&str]) -> CommandOutput {
         self.home
             .gdn(&[&["--project", &self.project], args].concat())
+    }
+
+    /// Runs `gdn node`, again while the reason to refuse is a heartbeat of another node that is
+    /// missing, as it may be for some seconds on a busy machine.
+    #[must_use]
+    pub fn gdn_node(&self, args: &[&str]) -> CommandOutput {
+        wait_for("the other node is heard", || {
+            let ran = self.gdn(&[&["node"], args].concat());
+            let is_missed = |why: &&str| ran.stderr.contains(*why);
+            let missed = ["has not recently reported", "no other node follows"];
+            (ran.code == 0 || !missed.iter().any(is_missed)).then_some(ran)
+        })
     }
 
     /// Runs `gdn --json`, which must succeed, and returns its output.

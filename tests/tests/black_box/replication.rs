@@ -365,7 +365,8 @@ fn rep_1_workspace_moves_and_returns_while_its_daemons_run() {
         .tells(&["node `c` has not recently reported", "nodes that have: b"]);
     ask(&a);
     for (from, to, name) in [(&a, &b, "b"), (&b, &a, "a"), (&a, &b, "b")] {
-        let moved = from.json(&["node", "move", workspace, "--to", name]);
+        let moved = from.gdn_node(&["--json", "move", workspace, "--to", name]);
+        let moved = moved.exits(0).json();
         assert_eq!(moved["node"], name);
         to.waits_until_it_runs();
         assert!(!from.runs());
@@ -374,7 +375,7 @@ fn rep_1_workspace_moves_and_returns_while_its_daemons_run() {
         to.gdn(&["verify"]).exits(0);
     }
     // A drained node hands everything to the other one, and takes nothing back.
-    b.gdn(&["node", "drain"])
+    b.gdn_node(&["drain"])
         .exits(0)
         .prints(&["runs on a", "takes no workspace"]);
     a.waits_until_it_runs();

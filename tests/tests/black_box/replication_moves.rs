@@ -135,15 +135,15 @@ fn rep_1_drain_and_move_choose_no_node_that_is_far_behind() {
     assert_eq!(a.ask("x", "echo 2"), "2");
 
     let workspace = workspace_of(&a);
-    for command in [&["node", "drain"][..], &["node", "move", &workspace]] {
-        a.gdn(command).exits(USAGE).tells(&[
+    for command in [&["drain"][..], &["move", &workspace]] {
+        a.gdn_node(command).exits(USAGE).tells(&[
             "node `b` is",
             "records behind",
             "needs time to catch up",
         ]);
         assert!(a.runs());
     }
-    a.gdn(&["node", "move", &workspace, "--to", "b"])
+    a.gdn_node(&["move", &workspace, "--to", "b"])
         .exits(USAGE)
         .tells(&["records behind"]);
     assert_eq!(a.ask("x", "echo 3"), "3");
@@ -152,7 +152,7 @@ fn rep_1_drain_and_move_choose_no_node_that_is_far_behind() {
     let c = a.beside(&server, "c");
     let daemon_c = Daemon::start(&c.home);
     a.waits_until_followed_by("c");
-    a.gdn(&["node", "drain"]).exits(0).prints(&["runs on c"]);
+    a.gdn_node(&["drain"]).exits(0).prints(&["runs on c"]);
     c.waits_until_it_runs();
     assert!(!a.runs());
 
@@ -161,7 +161,7 @@ fn rep_1_drain_and_move_choose_no_node_that_is_far_behind() {
     drop(server.sql("ALTER TABLE goondan.records DISABLE ROW LEVEL SECURITY"));
     c.waits_until_followed_by("b");
     drop(daemon_a.stop());
-    c.gdn(&["node", "drain"]).exits(0).prints(&["runs on b"]);
+    c.gdn_node(&["drain"]).exits(0).prints(&["runs on b"]);
     b.waits_until_it_runs();
     assert_eq!(b.ask("x", "echo 4"), "4");
     let answered = b.history("x").as_array().unwrap().len() / 2;
