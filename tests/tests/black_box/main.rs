@@ -31,6 +31,8 @@ mod command_line;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod comparison;
+#[cfg(test)]
 mod confined;
 #[cfg(test)]
 mod connectors;
