@@ -86,11 +86,13 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
+        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message(uri, message, session_id, auth_header, custom_headers)
-            .await?;
-        self.correlate(request, response)
+            .await;
+        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
+        self.correlate(request, if is_note { taken(response) } else { response }?)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -103,6 +105,7 @@ impl StreamableHttpClient for McpHttpClient {
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
+        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message_with_max_sse_event_size(
@@ -113,8 +116,9 @@ impl StreamableHttpClient for McpHttpClient {
                 custom_headers,
                 max_sse_event_size,
             )
-            .await?;
-        self.correlate(request, response)
+            .await;
+        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
+        self.correlate(request, if is_note { taken(response) } else { response }?)
     }
 
     async fn delete_session(
@@ -213,6 +217,51 @@ impl Correlation {
             response: StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session),
             is_doubtful: request.in_session,
         }
+    }
+}
+
+/// The error of a request. Servers report a lost session with another status than 404, and with a
+/// body that is no message; they have not executed the request.
+fn with_lost_session(request: Option<&PendingRpc>, error: HttpError) -> HttpError {
+    let in_session = request.is_some_and(|request| request.in_session);
+    match &error {
+        StreamableHttpError::UnexpectedServerResponse(said)
+            if in_session && (said.starts_with("HTTP 410") || is_of_lost_session(said)) =>
+        {
+            StreamableHttpError::SessionExpired
+        }
+        _ => error,
+    }
+}
+
+/// True if a response with a status from 400 to 499 is about the session, and not about its token.
+fn is_of_lost_session(said: &str) -> bool {
+    let is_of_token = ["HTTP 401", "HTTP 403"]
+        .iter()
+        .any(|status| said.starts_with(status));
+    said.starts_with("HTTP 4") && !is_of_token && is_about_session(said)
+}
+
+/// The response to a notification, which needs none. Servers answer it with a page, an empty body
+/// without a media type, an event stream, or an error because they do not know the method, and the
+/// session works nevertheless.
+fn taken(
+    response: Result<StreamableHttpPostResponse, HttpError>,
+) -> Result<StreamableHttpPostResponse, HttpError> {
+    match response {
+        Err(
+            StreamableHttpError::UnexpectedContentType(_)
+            | StreamableHttpError::UnexpectedServerResponse(_)
+            | StreamableHttpError::Deserialize(_),
+        )
+        | Ok(StreamableHttpPostResponse::Sse(..)) => {
+            tracing::debug!(
+                ?response,
+                "the MCP server answered a notification out of turn"
+            );
+            Ok(StreamableHttpPostResponse::Accepted)
+        }
+        response => response,
     }
 }
 
@@ -322,6 +371,55 @@ mod tests {
         }
         let response = correlate(awaited(true), StreamableHttpPostResponse::Accepted);
         assert_eq!(answered(response), Some(RequestId::Number(7)));
+    }
+
+    #[test]
+    fn prov_1_a_lost_session_is_recognized_in_any_body() {
+        let lost = |in_session: bool, said: &str| {
+            let error = StreamableHttpError::UnexpectedServerResponse(said.to_owned().into());
+            let found = with_lost_session(awaited(in_session).as_ref(), error);
+            matches!(found, StreamableHttpError::SessionExpired)
+        };
+        for said in [
+            "HTTP 400 Bad Request: No active session",
+            "HTTP 400 Bad Request: {\"error\":\"Unknown Mcp-Session-Id header\"}",
+            "HTTP 409 Conflict: the server is not initialized",
+            "HTTP 410 Gone: ",
+        ] {
+            assert!(lost(true, said), "{said}");
+            assert!(!lost(false, said), "{said}");
+        }
+        for said in [
+            "HTTP 400 Bad Request: no such field",
+            "HTTP 302 Found: session",
+            "HTTP 401 Unauthorized: the session has expired",
+        ] {
+            assert!(!lost(true, said), "{said}");
+        }
+    }
+
+    #[test]
+    fn prov_1_an_odd_response_to_a_notification_ends_no_session() {
+        let html = "text/html".to_owned();
+        let events = futures_util::stream::empty().boxed();
+        for response in [
+            Err(StreamableHttpError::UnexpectedContentType(None)),
+            Err(StreamableHttpError::UnexpectedContentType(Some(html))),
+            Err(StreamableHttpError::UnexpectedServerResponse(
+                "HTTP 404 Not Found".into(),
+            )),
+            Ok(StreamableHttpPostResponse::Sse(events, None)),
+            Ok(StreamableHttpPostResponse::Accepted),
+        ] {
+            let shown = format!("{response:?}");
+            let accepted = taken(response);
+            assert!(
+                matches!(accepted, Ok(StreamableHttpPostResponse::Accepted)),
+                "{shown}"
+            );
+        }
+        let lost = taken(Err(StreamableHttpError::SessionExpired));
+        assert!(matches!(lost, Err(StreamableHttpError::SessionExpired)));
     }
 
     #[tokio::test]
