@@ -19,9 +19,11 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use serde_json::Value;
 use sse_stream::Sse;
 
 use super::initialize_result;
+use crate::lone_surrogates::without_lone_surrogates;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
@@ -66,12 +68,50 @@ impl McpHttpClient {
         response: StreamableHttpPostResponse,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let begins = request.as_ref().is_some_and(|request| request.begins);
+        let addressee = request
+            .as_ref()
+            .map(|request| (request.id.clone(), request.in_session));
         let correlation = correlate(request, if begins { complete(response) } else { response })?;
         if correlation.is_doubtful {
             self.is_doubtful.store(true, Ordering::Release);
         }
-        Ok(correlation.response)
+        Ok(match (correlation.response, addressee) {
+            (StreamableHttpPostResponse::Sse(events, session), Some((id, in_session))) => {
+                let is_doubtful = Arc::clone(&self.is_doubtful);
+                let events = events.map(move |event| -> Result<Sse, SseError> {
+                    let mut event = event?;
+                    let repaired = event.data.as_deref().and_then(without_lone_surrogates);
+                    event.data = repaired.or(event.data);
+                    if let Some(error) = event.data.as_deref().and_then(|it| error_for(it, &id)) {
+                        is_doubtful.fetch_or(in_session, Ordering::AcqRel);
+                        event.data = Some(error);
+                    }
+                    Ok(event)
+                });
+                StreamableHttpPostResponse::Sse(events.boxed(), session)
+            }
+            (response, _) => response,
+        })
     }
+}
+
+/// The error in an event as the answer of a request, if the event is an error without the request's
+/// id, or no message at all. The stream answers only this request.
+fn error_for(data: &str, id: &RequestId) -> Option<String> {
+    let said: Value = serde_json::from_str(data).ok()?;
+    let error = said.get("error").filter(|error| !error.is_null())?;
+    let is_own = said.get("id") == serde_json::to_value(id).ok().as_ref();
+    if said.get("method").is_some() || is_own && said.get("jsonrpc").is_some() {
+        return None;
+    }
+    let message = error.as_str().or_else(|| error.get("message")?.as_str());
+    let message = message.unwrap_or("the server reported an error");
+    let code = error.get("code").and_then(Value::as_i64);
+    let code = code.and_then(|code| i32::try_from(code).ok());
+    let code = code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
+    let error = ErrorData::new(code, message.to_owned(), None);
+    let error = JsonRpcError::new(Some(id.clone()), error);
+    serde_json::to_string(&ServerJsonRpcMessage::Error(error)).ok()
 }
 
 impl StreamableHttpClient for McpHttpClient {
@@ -371,6 +411,53 @@ mod tests {
         }
         let response = correlate(awaited(true), StreamableHttpPostResponse::Accepted);
         assert_eq!(answered(response), Some(RequestId::Number(7)));
+    }
+
+    #[tokio::test]
+    async fn prov_1_an_error_in_an_event_is_the_answer_of_the_request() {
+        let own = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}}"#;
+        let note = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#;
+        let result = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+        for (data, is_changed) in [
+            (r#"{"error":"no"}"#, true),
+            (r#"{"error":{"message":"no"}}"#, true),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}"#,
+                true,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}"#,
+                true,
+            ),
+            (own, false),
+            (note, false),
+            (result, false),
+            ("ping", false),
+        ] {
+            let event = Sse {
+                data: Some(data.to_owned()),
+                ..Sse::default()
+            };
+            let events = futures_util::stream::iter([Ok(event)]).boxed();
+            let client = McpHttpClient::new(crate::http::service_client().unwrap());
+            let response = StreamableHttpPostResponse::Sse(events, None);
+            let response = client.correlate(awaited(true), response).unwrap();
+            let StreamableHttpPostResponse::Sse(mut events, _) = response else {
+                panic!("{data}");
+            };
+            let found = events.next().await.unwrap().unwrap().data.unwrap();
+            assert_eq!(client.is_doubtful.load(Ordering::Acquire), is_changed);
+            if is_changed {
+                let error: ServerJsonRpcMessage = serde_json::from_str(&found).unwrap();
+                let ServerJsonRpcMessage::Error(error) = error else {
+                    panic!("{found}");
+                };
+                assert_eq!(error.id, Some(RequestId::Number(7)), "{found}");
+                assert_eq!(error.error.message, "no");
+            } else {
+                assert_eq!(found, data);
+            }
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::limits::{
     SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::lines::{LineReader, ProgramStream};
+use crate::lone_surrogates::without_lone_surrogates;
 
 /// Byte order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -295,6 +296,11 @@ async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: Dupl
             false => None,
         };
         let text = text.unwrap_or(&line.bytes);
+        // The library would drop an answer with half of a character, and the call would wait for it.
+        let repaired = std::str::from_utf8(text)
+            .ok()
+            .and_then(without_lone_surrogates);
+        let text = repaired.as_deref().map_or(text, str::as_bytes);
         let found = match line.is_whole() {
             true => stdout_line::messages(text),
             false => Some(vec![text.into()]),

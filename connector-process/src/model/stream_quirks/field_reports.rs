@@ -291,6 +291,12 @@ fn prov_1_an_error_in_plain_words_is_no_keep_alive() {
 }
 
 #[test]
+fn prov_1_half_of_a_character_does_not_end_a_stream() {
+    let body = r#"data: {"choices":[{"delta":{"content":"a\ud83e"},"finish_reason":"stop"}]}"#;
+    assert_eq!(openai(&format!("{body}\n\n")).unwrap().text, "a\u{fffd}");
+}
+
+#[test]
 fn prov_1_an_empty_error_field_is_no_error() {
     for error in [json!(null), json!(""), json!({}), json!(false)] {
         let mut end = chunk(&json!({"content": "hello"}), &json!("stop"));
