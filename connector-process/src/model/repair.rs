@@ -79,6 +79,8 @@ pub(super) struct Repairs {
     fields: BTreeSet<&'static str>,
     tools: BTreeSet<String>,
     tools_max: Option<usize>,
+    /// Most characters of a tool's description.
+    description_max: Option<usize>,
     has_no_images: bool,
     has_no_thoughts: bool,
     has_no_old_calls: bool,
@@ -137,6 +139,15 @@ impl Repairs {
             self.shows_thoughts = true;
             return Some("sent earlier thoughts".to_owned());
         }
+        let most =
+            number_after(&lower, "maximum length ").filter(|_| lower.contains("description"));
+        if let Some(most) = most.filter(|most| self.description_max.is_none_or(|held| *most < held))
+        {
+            self.description_max = Some(most);
+            return Some(format!(
+                "shortened the descriptions of tools to {most} characters"
+            ));
+        }
         if let Some(most) = most_tools(&lower).filter(|most| *most < question.tools.len()) {
             self.tools_max = Some(most);
             let left_out = question.tools.iter().skip(most);
@@ -191,6 +202,11 @@ impl Repairs {
         question
             .tools
             .truncate(self.tools_max.unwrap_or(usize::MAX));
+        if let Some(most) = self.description_max {
+            for tool in &mut question.tools {
+                tool.description = tool.description.chars().take(most).collect();
+            }
+        }
         question.shows_thoughts |= self.shows_thoughts;
         question.signs_calls |= self.signs_calls;
         if self.has_no_system {
@@ -410,6 +426,11 @@ mod tests {
             (
                 "Invalid 'tools': array too long. Expected an array with maximum length 3, but got 5",
                 "left out the tools after the first 3 (tool3, tool4); use the extension `tool-search`",
+            ),
+            (
+                "Invalid 'tools[0].function.description': string too long. Expected a string with \
+                 maximum length 1024, but got a string with length 1301 instead.",
+                "shortened the descriptions of tools to 1024 characters",
             ),
             (
                 "Invalid schema for function 'tool2': None is not of type 'object'",
