@@ -310,8 +310,10 @@ impl PollingRun<'_> {
             .api
             .call("getUpdates", &params, request_timeout)
             .await?;
+        // Without a pause, a server that answers at once would be polled in a busy loop.
+        let no_list = || ApiError::Strange("updates that are not a list".to_owned());
+        let updates = updates.as_array().ok_or_else(no_list)?;
         self.tell(true, self.detail(&bot)).await;
-        let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         let mut pause = Duration::ZERO;
         // Updates that were processed with the first one of their album.
         let mut processed = BTreeSet::new();
