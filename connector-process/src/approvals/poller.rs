@@ -37,6 +37,7 @@ struct PostedApproval {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ApprovalMessageRecord {
     id: DecisionId,
     place: String,
@@ -56,6 +57,9 @@ pub(super) struct StoredApprovalMessages {
 pub(super) struct ApprovalPoller {
     entries: VecDeque<PostedApproval>,
     posting: Option<DecisionId>,
+    /// Messages of decisions that were made lately and accepted replies. A late reply gets the
+    /// outcome.
+    decided: VecDeque<(String, DecisionId)>,
     tells: VecDeque<(String, String)>,
 }
 
@@ -84,12 +88,11 @@ impl ApprovalPoller {
         posted.map(|it| it.id.clone()).collect()
     }
 
-    /// Locations of the messages that a reply decides. A reply to a decision that was just made gets
-    /// its outcome until the message is updated.
+    /// Locations of the messages that a reply decides, or decided lately.
     pub(super) fn reply_places(&self) -> HashMap<String, DecisionId> {
         let entries = self.entries.iter().filter(|it| it.takes_reply);
         let places = entries.filter_map(|it| Some((it.place.clone()?, it.id.clone())));
-        places.collect()
+        places.chain(self.decided.iter().cloned()).collect()
     }
 
     pub(super) fn kept(&self) -> StoredApprovalMessages {
@@ -195,7 +198,15 @@ impl ApprovalPoller {
 
     /// Records that a message shows its call as no longer waiting.
     pub(super) fn edited(&mut self, place: &str) {
-        self.entries.retain(|it| it.place.as_deref() != Some(place));
+        let is_it = |it: &PostedApproval| it.place.as_deref() == Some(place);
+        let mut replied = self.entries.iter().filter(|it| it.takes_reply && is_it(it));
+        if let Some(entry) = replied.next() {
+            if self.decided.len() >= MAX_APPROVALS_SHOWN {
+                self.decided.pop_front();
+            }
+            self.decided.push_back((place.to_owned(), entry.id.clone()));
+        }
+        self.entries.retain(|it| !is_it(it));
     }
 
     /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
@@ -378,7 +389,8 @@ mod tests {
         desk.hear(close("t-1"));
         assert_eq!(begin_edit(&mut desk), "p2");
         desk.edited("p2");
-        assert_eq!(desk.reply_places(), HashMap::new());
+        assert_eq!(desk.reply_places(), expected, "a late reply is answered");
+        assert_eq!(restarted(&desk).reply_places(), HashMap::new());
     }
 
     #[test]

@@ -223,7 +223,7 @@ pub(super) fn verdict(verdict: &DecisionVerdict) -> String {
         DecisionVerdict::Over {} => "Nothing changed: it is no longer pending.".to_owned(),
         DecisionVerdict::NotAllowed { message } => format!("Nothing changed: {message}."),
         DecisionVerdict::NotNow { message } => {
-            format!("Nothing changed: {message}. Press again in a moment.")
+            format!("Nothing changed: {message}. Try again in a moment.")
         }
     }
 }

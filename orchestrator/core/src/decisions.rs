@@ -23,7 +23,9 @@ impl Core {
             open.retain(|(agent, _)| chat.has_agent(agent.as_str()));
             for decision_id in self.fleet.other_decisions_shown(id, &name) {
                 let is_open = open.iter().any(|(_, show)| show.decision_id == decision_id);
-                if is_all_known && !is_open {
+                let approval_id = decision_id.to_approval();
+                let is_call = self.fleet.find_approval(id, &approval_id).is_some();
+                if is_all_known && !is_open && !is_call {
                     let how = self.outcome_of(id, &decision_id);
                     let how = how.unwrap_or_else(|| "closed: it no longer needs you".to_owned());
                     self.fleet.close_decision(id, &name, decision_id, how);

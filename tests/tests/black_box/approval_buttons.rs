@@ -172,7 +172,7 @@ fn steer_3_old_button_still_decides_after_all_processes_died() {
     let said = told(&telegram, &query);
     let said = match said.as_str() {
         // The conversation was not loaded by then.
-        text if text.ends_with("Press again in a moment.") => {
+        text if text.ends_with("Try again in a moment.") => {
             assert_eq!(id_of(&the_call(&home)), id);
             press(&telegram, ANN, &message, &approve)
         }

@@ -185,7 +185,7 @@ fn need_2_task_questions_are_answered_once_in_a_chat() {
         let directory = home.workspace_dir().join("connectors");
         let entries = std::fs::read_dir(directory).into_iter().flatten();
         let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()));
-        texts.flatten().any(|text| text.contains("takes_reply"))
+        texts.flatten().any(|text| text.contains("takesReply"))
     });
     reply(&telegram, EVE, &asked, (501, "enemies"));
     let refused = notice(&telegram, 501);
@@ -195,9 +195,15 @@ fn need_2_task_questions_are_answered_once_in_a_chat() {
     }
     drop(daemon.kill());
     reply(&telegram, ANN, &asked, (502, "friends"));
-    reply(&telegram, BOB, &asked, (503, "strangers"));
     let _daemon = Daemon::serving(&home);
-    let (first, second) = (notice(&telegram, 502), notice(&telegram, 503));
+    let mut first = notice(&telegram, 502);
+    if first.ends_with("Try again in a moment.") {
+        // The task was not loaded by then.
+        reply(&telegram, ANN, &asked, (503, "friends"));
+        first = notice(&telegram, 503);
+    }
+    reply(&telegram, BOB, &asked, (504, "strangers"));
+    let second = notice(&telegram, 504);
     assert_eq!(first, "Answered by telegram:7: friends.");
     assert_eq!(
         second,
