@@ -394,6 +394,13 @@ impl PollingRun<'_> {
             let handed_in = presses.press(reply_timeout, pressed).await;
             return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
         }
+        if let Some((presses, reply)) = self.presses.as_ref().zip(buttons::to_reply(update))
+            && let Some(pressed) = presses.decided_by(reply).await
+        {
+            let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+            let handed_in = presses.press(reply_timeout, pressed).await;
+            return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
+        }
         let accepted = self.accepted();
         let migrations = self.chats.migrations();
         let sent = |chat, message| self.sent.and_then(|sent| sent.find(chat, message));

@@ -76,6 +76,7 @@ mod model_replies;
 mod oauth_calls;
 mod open_questions;
 mod pending_charges;
+mod question_decisions;
 mod questions;
 mod recovery;
 mod task_budgets;

@@ -12,6 +12,7 @@
 //! * `oauth`: tokens of authorization servers.
 //! * `schedules`: inputs that agents schedule for their own conversations.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
+//! * `decisions`: decisions of people in chats, of all kinds.
 //! * `routing`: inputs that concern several of these. `bus`: messages between them.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
@@ -35,6 +36,7 @@ use uuid::Uuid;
 
 mod bus;
 mod calls;
+mod decisions;
 mod effect;
 mod exchange;
 mod fleet;

@@ -43,6 +43,9 @@ mod budgets;
 #[cfg(test)]
 mod budgets_tests;
 mod by_agents;
+mod chat_decisions;
+#[cfg(test)]
+mod chat_decisions_tests;
 mod checkpoints;
 mod conversation_runs;
 mod conversations;
@@ -236,7 +239,11 @@ impl Tasks {
                     batch,
                     changed,
                     has_spent,
+                    has_points,
                 } = written;
+                if has_points {
+                    fleet.note_decisions(&at.workspace_id);
+                }
                 if has_spent {
                     fleet.post(Message::Notice(Notice::Spent(at.clone())));
                 }

@@ -336,7 +336,7 @@ impl Fleet {
     }
 
     /// Finds the conversation of an approval.
-    pub(super) fn find_approval(
+    pub(crate) fn find_approval(
         &self,
         id: &WorkspaceId,
         approval_id: &ApprovalId,
