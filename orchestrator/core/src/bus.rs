@@ -22,13 +22,13 @@ use queue::{Message, Notice};
 impl Core {
     /// Delivers messages until none waits, and ends what is over.
     pub(crate) fn settle(&mut self) {
-        while let Some(message) = self.fleet.next_message() {
+        while let Some(message) = self.fleet.cx().next_message() {
             self.deliver(message);
         }
         self.calls.withdraw_questions(&mut self.fleet);
         self.finish_what_is_ending();
         debug_assert!(
-            self.fleet.next_message().is_none(),
+            self.fleet.cx().next_message().is_none(),
             "a message would wait for the next input"
         );
     }

@@ -90,7 +90,7 @@ impl Fleet {
         decide: DecideApproval,
     ) {
         if let Err(error) = self.begin_decision(token, peer, decide) {
-            self.respond_error(token, error);
+            self.cx.respond_error(token, error);
         }
     }
 
@@ -210,7 +210,7 @@ impl Fleet {
             decider,
             decided,
         };
-        self.store(note, then);
+        self.cx.store(note, then);
         let what = match decision {
             ApprovalDecision::Approved => "callApproved",
             ApprovalDecision::Denied => "callDenied",
@@ -259,7 +259,7 @@ impl Fleet {
                     instance_key: at.instance_key.clone(),
                     tool_name: tool_name.unwrap_or_default(),
                 };
-                self.respond(token, &answer);
+                self.cx.respond(token, &answer);
             }
             DecisionRequester::Button {
                 process,
@@ -277,7 +277,7 @@ impl Fleet {
     fn tell_undecided(&mut self, decider: DecisionRequester, error: ControlError, is_over: bool) {
         let message = error.message.clone();
         match decider {
-            DecisionRequester::Client(token) => self.respond_error(token, error),
+            DecisionRequester::Client(token) => self.cx.respond_error(token, error),
             DecisionRequester::Button {
                 process,
                 request_id,
