@@ -28,13 +28,13 @@ impl Core {
         self.deliver_all();
         self.finish_what_is_ending();
         debug_assert!(
-            self.fleet.next_message().is_none(),
+            self.fleet.cx().next_message().is_none(),
             "a message would wait for the next input"
         );
     }
 
     fn deliver_all(&mut self) {
-        while let Some(message) = self.fleet.next_message() {
+        while let Some(message) = self.fleet.cx().next_message() {
             self.deliver(message);
         }
     }

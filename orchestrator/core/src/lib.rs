@@ -134,7 +134,7 @@ impl Core {
 
     /// Handles an input and returns the effects, in order.
     pub fn handle(&mut self, now: ClockTime, input: CoreInput) -> Vec<CoreEffect> {
-        self.fleet.begin(now);
+        self.fleet.cx().begin(now);
         match input {
             CoreInput::Request { token, peer, call } => self.on_request(token, peer, *call),
             CoreInput::ClientGone { tokens } => self.on_client_gone(&tokens),
@@ -194,7 +194,7 @@ impl Core {
             }
         }
         self.settle();
-        self.fleet.take_effects()
+        self.fleet.cx().take_effects()
     }
 
     /// Stops everything: no new work, turns in progress finish, then the daemon ends.
@@ -234,7 +234,7 @@ impl Core {
             for token in self.requests.take_stops() {
                 self.fleet.respond(token, &EmptyResult {});
             }
-            self.fleet.push(CoreEffect::Exit);
+            self.fleet.cx().emit(CoreEffect::Exit);
         }
     }
 

@@ -157,7 +157,7 @@ impl Tasks {
     }
 
     fn work(fleet: &mut Fleet, work: TaskWork) {
-        fleet.push(CoreEffect::Tasks(Box::new(work)));
+        fleet.cx().emit(CoreEffect::Tasks(Box::new(work)));
     }
 
     /// Sends an input to a task's state machine, for `decision` if a client waits for the result.

@@ -185,7 +185,7 @@ impl Calls {
         };
         self.questions.has_room(id, connection, ask.call_id)?;
         loop {
-            question.info.question_id = QuestionId::of_uuid(fleet.uuid());
+            question.info.question_id = QuestionId::of_uuid(fleet.cx().uuid());
             if self.questions.is_free(&question.info.question_id) {
                 return Ok(question);
             }

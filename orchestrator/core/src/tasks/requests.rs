@@ -352,7 +352,7 @@ impl Tasks {
         let id = create.workspace_id;
         let worker = worker_for(fleet, &id, create.agent.as_ref())?;
         let fallbacks = fallbacks_for(fleet, &id, &worker, create.fallbacks)?;
-        let random = fleet.uuid();
+        let random = fleet.cx().uuid();
         let space = self.spaces.entry(id.clone()).or_default();
         has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);

@@ -91,7 +91,7 @@ impl Fleet {
         decide: DecideApproval,
     ) {
         if let Err(error) = self.begin_decision(token, peer, decide) {
-            self.respond_error(token, error);
+            self.cx.respond_error(token, error);
         }
     }
 
@@ -211,7 +211,7 @@ impl Fleet {
             decider,
             decided,
         };
-        self.store(note, then);
+        self.cx.store(note, then);
         let what = match decision {
             ApprovalDecision::Approved => "callApproved",
             ApprovalDecision::Denied => "callDenied",
@@ -260,7 +260,7 @@ impl Fleet {
                     instance_key: at.instance_key.clone(),
                     tool_name: tool_name.unwrap_or_default(),
                 };
-                self.respond(token, &answer);
+                self.cx.respond(token, &answer);
             }
             DecisionRequester::Button {
                 process,
@@ -279,7 +279,7 @@ impl Fleet {
     fn tell_undecided(&mut self, decider: DecisionRequester, error: ControlError, is_over: bool) {
         let message = error.message.clone();
         match decider {
-            DecisionRequester::Client(token) => self.respond_error(token, error),
+            DecisionRequester::Client(token) => self.cx.respond_error(token, error),
             DecisionRequester::Button {
                 process,
                 request_id,
