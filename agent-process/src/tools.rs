@@ -20,6 +20,7 @@ mod invocation;
 mod json_query;
 pub(crate) mod mcp;
 mod module;
+mod near_text;
 mod older;
 mod origin;
 pub(crate) mod orphan_reaper;

@@ -1,9 +1,10 @@
-//! Tool calls that wait for approval, shown in a chat with buttons (`STEER-3`).
+//! Decisions that wait for people, shown in a chat with buttons: approvals of tool calls
+//! (`STEER-3`), questions and reviews (`NEED-2`).
 //!
-//! The orchestrator decides which calls wait and whether a button press counts. This module posts
-//! them to a chat and reports the result to the user who pressed a button, through the [`Board`] of
-//! the service. An unavailable service blocks nothing: posting is retried, and a call that has been
-//! decided elsewhere in the meantime is never posted.
+//! The orchestrator decides what waits and whether a button press counts. This module posts each
+//! decision to a chat and reports the result to the user who pressed a button or replied to the
+//! message, through the [`Board`] of the service. An unavailable service blocks nothing: posting is
+//! retried, and a decision that was made elsewhere in the meantime is never posted.
 //!
 //! * `poller`: tracks the posted messages and decides the next action. Pure.
 //! * `texts`: texts of the messages. Pure.
@@ -13,11 +14,12 @@
 //! * Text written by an agent is never interpreted as markup, and a message that shows only part of
 //!   a call has no button to approve it.
 //! * The location of a message is stored before the next one is posted. A process killed in between
-//!   posts one call twice, and the buttons of both messages count.
+//!   posts one decision twice, and the buttons of both messages count.
 
 mod poller;
 mod texts;
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +27,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::Fuse;
 use goondan_clock::{Instant, sleep_until};
-use goondan_protocol::approval::ApprovalDecision;
-use goondan_protocol::ids::ApprovalId;
-use goondan_protocol::ipc::EventRefused;
+use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionChoice, DecisionPress};
+use goondan_protocol::ids::DecisionId;
+use goondan_protocol::ipc::{EventRefused, RefusalCode};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::poller::{ApprovalAction, ApprovalPoller};
@@ -44,31 +46,59 @@ use crate::listener::ButtonPress;
 pub(crate) struct Message {
     /// Its subject, in our words.
     pub(crate) head: String,
+    /// Meaning of a reply with text, as an infinitive, if one is accepted.
+    pub(crate) reply: Option<String>,
     /// Text from an agent and people, shown verbatim and never interpreted by the service.
     pub(crate) body: String,
-    /// Its buttons, while the call waits.
+    /// Its buttons, while the decision waits.
     pub(crate) buttons: Option<Buttons>,
+}
+
+impl Message {
+    /// Its subject, and how a text is entered, such as `Reply to this message to`.
+    pub(crate) fn headline(&self, how: &str) -> String {
+        match &self.reply {
+            Some(reply) => format!("{} {how} {reply}.", self.head),
+            None => self.head.clone(),
+        }
+    }
 }
 
 /// Buttons below a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Buttons {
-    /// The approval that they decide.
-    pub(crate) approval_id: ApprovalId,
-    /// True if an Approve button is shown.
-    pub(crate) may_approve: bool,
+    /// The decision that they make.
+    pub(crate) decision_id: DecisionId,
+    pub(crate) choices: Vec<DecisionChoice>,
 }
 
 impl Buttons {
-    /// The decisions of the buttons, with their labels.
-    pub(crate) fn offered(&self) -> impl Iterator<Item = (ApprovalDecision, &'static str)> {
-        let approve = self
-            .may_approve
-            .then_some((ApprovalDecision::Approved, "Approve"));
-        let deny = (ApprovalDecision::Denied, "Deny");
-        approve.into_iter().chain([deny])
+    /// The answers of the buttons, with their labels.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = (DecisionButton, &str)> {
+        let choices = self.choices.iter();
+        choices.map(|choice| (choice.answer, choice.label.as_str()))
+    }
+
+    /// The buttons of a tool call.
+    #[cfg(test)]
+    pub(crate) fn of_call(decision_id: &str, may_approve: bool) -> Self {
+        let choice = |answer, label: &str| DecisionChoice {
+            answer,
+            label: label.to_owned(),
+        };
+        let approve = choice(DecisionButton::Approve, "Approve");
+        let approve = Some(approve).filter(|_| may_approve);
+        let deny = choice(DecisionButton::Deny, "Deny");
+        Self {
+            decision_id: decision_id.parse().unwrap(),
+            choices: approve.into_iter().chain([deny]).collect(),
+        }
     }
 }
+
+/// Locations of the messages that a reply decides, with their decisions; `None` until the messages
+/// of earlier processes are loaded.
+type ReplyPlaces = Option<HashMap<String, DecisionId>>;
 
 /// Adds fields to the parameters of a request to a service.
 pub(crate) fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]) -> Value {
@@ -116,7 +146,7 @@ pub(crate) trait Board: Send + Sync + 'static {
 /// A button press and its result.
 #[derive(Debug)]
 struct Note {
-    approval_id: ApprovalId,
+    decision_id: DecisionId,
     /// Location of the button's message.
     place: String,
     to: String,
@@ -131,17 +161,61 @@ struct Note {
 pub(crate) struct PressSubmitter {
     gateway: Gateway,
     notes: mpsc::Sender<Note>,
+    places: watch::Receiver<ReplyPlaces>,
 }
 
-/// Results of button presses, for [`show`].
+/// Results of button presses, for [`show`], and the locations that it reports.
 #[derive(Debug)]
-pub(crate) struct Notes(mpsc::Receiver<Note>);
+pub(crate) struct Notes(mpsc::Receiver<Note>, watch::Sender<ReplyPlaces>);
+
+/// A message that may be a reply to one of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChatReply {
+    /// Location of the message that it answers.
+    pub(crate) place: String,
+    pub(crate) user: String,
+    pub(crate) text: String,
+    /// The user, for a notice.
+    pub(crate) to: String,
+}
 
 impl PressSubmitter {
     /// Creates the submitter of button presses and the receiver of their results.
     pub(crate) fn new(gateway: Gateway) -> (Self, Notes) {
         let (notes, receiver) = mpsc::channel(APPROVAL_NOTES_WAITING_MAX);
-        (Self { gateway, notes }, Notes(receiver))
+        let (sender, places) = watch::channel(None);
+        let submitter = Self {
+            gateway,
+            notes,
+            places,
+        };
+        (submitter, Notes(receiver, sender))
+    }
+
+    /// The decision that a reply makes, if it answers one of our messages that accept replies. Waits
+    /// until the messages of earlier processes are known.
+    pub(crate) async fn decided_by(&self, reply: ChatReply) -> Option<ButtonPress> {
+        let mut places = self.places.clone();
+        let places = places.wait_for(Option::is_some).await.ok()?;
+        reply.pressed(places.as_ref()?)
+    }
+
+    /// As [`Self::decided_by`], without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`EventRefused`] if the messages of earlier processes are not known yet.
+    pub(crate) fn decided_now(
+        &self,
+        reply: ChatReply,
+    ) -> Result<Option<ButtonPress>, EventRefused> {
+        match self.places.borrow().as_ref() {
+            Some(places) => Ok(reply.pressed(places)),
+            None => Err(EventRefused::new(
+                RefusalCode::Unavailable,
+                "the connector is starting".to_owned(),
+            )),
+        }
     }
 
     /// Submits a button press. Its result is durable when this returns; the user is notified later.
@@ -155,16 +229,15 @@ impl PressSubmitter {
         pressed: ButtonPress,
     ) -> Result<(), EventRefused> {
         let ButtonPress { press, place, to } = pressed;
-        let (approval_id, decision) = (press.approval_id.clone(), press.decision);
+        let decision_id = press.decision_id.clone();
         let verdict = self.gateway.press_within(reply_timeout, press).await?;
         tracing::info!(
-            approval_id = approval_id.as_str(),
-            decision = decision.as_str(),
+            decision_id = decision_id.as_str(),
             ?verdict,
             "button press submitted"
         );
         let note = Note {
-            approval_id,
+            decision_id,
             place,
             to,
             told: texts::verdict(&verdict),
@@ -177,8 +250,24 @@ impl PressSubmitter {
     }
 }
 
+impl ChatReply {
+    fn pressed(self, places: &HashMap<String, DecisionId>) -> Option<ButtonPress> {
+        let decision_id = places.get(&self.place)?.clone();
+        let text = self.text.trim();
+        (!text.is_empty()).then(|| ButtonPress {
+            press: DecisionPress {
+                decision_id,
+                answer: DecisionAnswer::Text(text.to_owned()),
+                user: self.user,
+            },
+            place: self.place,
+            to: self.to,
+        })
+    }
+}
+
 enum ApprovalActionResult {
-    Posted(ApprovalId, String),
+    Posted(DecisionId, String),
     Edited(String),
     Told,
     Failed(ApprovalAction, MessageRejection),
@@ -216,8 +305,9 @@ pub(crate) async fn show<B: Board>(
 }
 
 /// Runs for as long as the session exists.
-async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): Notes) {
+async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes, places): Notes) {
     let mut desk = remembered(&gateway).await;
+    places.send_replace(Some(desk.reply_places()));
     let Some(mut news) = gateway.follow(desk.known()).await else {
         return;
     };
@@ -249,7 +339,7 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): N
                         tracing::warn!(
                             reason = trouble.reason,
                             gives_up,
-                            "failed to show a waiting tool call"
+                            "failed to show a waiting decision"
                         );
                         if gives_up {
                             keep(&gateway, &desk).await;
@@ -263,11 +353,13 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): N
                     ApprovalActionResult::Posted(id, place) => {
                         failures = 0;
                         desk.posted(&id, place);
+                        places.send_replace(Some(desk.reply_places()));
                         keep(&gateway, &desk).await;
                     }
                     ApprovalActionResult::Edited(place) => {
                         failures = 0;
                         desk.edited(&place);
+                        places.send_replace(Some(desk.reply_places()));
                         keep(&gateway, &desk).await;
                     }
                 }
@@ -283,13 +375,13 @@ fn pause(failures: u32) -> Duration {
 
 /// Loads the messages posted by earlier processes; retries until it succeeds.
 async fn remembered(gateway: &Gateway) -> ApprovalPoller {
-    let state = gateway.state_at_last("shown tool calls").await;
+    let state = gateway.state_at_last("shown decisions").await;
     ApprovalPoller::of(state.as_deref())
 }
 
 /// Stores the locations of the messages. Without them, the next process posts the calls again.
 async fn keep(gateway: &Gateway, desk: &ApprovalPoller) {
     if let Err(reason) = gateway.keep_fields(&desk.kept()).await {
-        tracing::warn!(reason, "failed to store where tool calls are shown");
+        tracing::warn!(reason, "failed to store where decisions are shown");
     }
 }

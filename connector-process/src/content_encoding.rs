@@ -37,6 +37,31 @@ impl ContentEncoding {
     }
 }
 
+/// Content encodings that `fetch` of JavaScript decodes and [`BodyDecoder`] does not.
+const UNDECODED: [&str; 2] = ["br", "zstd"];
+
+impl ContentEncoding {
+    /// The encoding of an answer, if none was requested. As in `fetch`, a body in an encoding that is
+    /// unknown there stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// A message about an encoding that is not supported.
+    pub(crate) fn of_answer(headers: &HeaderMap) -> Result<Self, String> {
+        Self::of(headers).or_else(|names| {
+            let is_known = names.split(',').any(|name| {
+                let name = name.trim();
+                let is_supported = ["gzip", "x-gzip", "deflate"].contains(&name);
+                is_supported || UNDECODED.contains(&name)
+            });
+            if is_known {
+                return Err(format!("the body is encoded as `{names}`, unasked"));
+            }
+            Ok(Self::Identity)
+        })
+    }
+}
+
 /// Decodes one body. Everything that a part completes is returned at once, which keeps a stream
 /// live.
 pub(crate) enum BodyDecoder {
@@ -125,6 +150,21 @@ mod tests {
         let none = ContentEncoding::of(&HeaderMap::new());
         assert_eq!(none, Ok(ContentEncoding::Identity));
         assert_eq!(of("br"), Err("br".to_owned()));
+    }
+
+    #[test]
+    fn compat_2_encodings_of_answers_are_those_of_fetch() {
+        let of_answer = |name: &'static str| {
+            let value = HeaderValue::from_static(name);
+            ContentEncoding::of_answer(&HeaderMap::from_iter([(CONTENT_ENCODING, value)]))
+        };
+        assert_eq!(of_answer("gzip"), Ok(ContentEncoding::Gzip));
+        for name in ["identity", "other", "aws-chunked"] {
+            assert_eq!(of_answer(name), Ok(ContentEncoding::Identity));
+        }
+        for name in ["br", "ZSTD", "gzip, br", "gzip, gzip"] {
+            assert!(of_answer(name).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! shows that the application is thinking until a reply arrives.
 
 mod actions;
+mod approvals;
 mod interactions;
 mod threads;
 mod words;
@@ -18,7 +19,7 @@ use axum::http::{HeaderName, StatusCode};
 use ed25519_dalek::{Signature, VerifyingKey};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use goondan_connectors::Values;
+use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::ConnectionName;
@@ -28,15 +29,17 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use self::actions::Api;
+use self::approvals::{Channel, Decided, to_decided};
 use self::interactions::Interactions;
 use self::threads::Threads;
+use crate::approvals::{self as chat_decisions, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::connector::Ready;
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    self, Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
+    self, ButtonPress, Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
     MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureError, only_value,
 };
 use crate::payload::{
@@ -79,6 +82,10 @@ pub(crate) struct Discord {
     api: Arc<Api>,
     /// Poster of replies, if configured.
     callbacks: Option<Callbacks>,
+    /// Channel for decisions, if configured.
+    approvals: Option<ApprovalChat>,
+    /// Receiver of button presses, once the connector runs.
+    presses: Option<PressSubmitter>,
 }
 
 impl fmt::Debug for Discord {
@@ -121,6 +128,8 @@ impl Discord {
             threads,
             api: Arc::new(api),
             callbacks: None,
+            approvals: ApprovalChat::of("discord", config),
+            presses: None,
         })
     }
 
@@ -147,13 +156,21 @@ impl Discord {
     }
 
     /// Serves requests until intake ends.
-    async fn serve(self, gateway: Gateway) {
+    async fn serve(mut self, gateway: Gateway) {
         let intake_over = gateway.intake_over();
         tokio::select! {
             () = self.threads.load(&gateway) => {}
             () = intake_over.cancelled() => return,
         }
-        listener::run(Arc::new(self), gateway, intake_over).await;
+        let Some(channel) = self.approvals.as_ref().map(|it| it.place.clone()) else {
+            return listener::run(Arc::new(self), gateway, intake_over).await;
+        };
+        let (presses, notes) = PressSubmitter::new(gateway.clone());
+        self.presses = Some(presses);
+        let api = Arc::clone(&self.api);
+        let board = Arc::new(Channel { api, channel });
+        let showing = chat_decisions::show(board, gateway.clone(), notes, intake_over.clone());
+        tokio::join!(listener::run(Arc::new(self), gateway, intake_over), showing);
     }
 
     /// True if the connector listens to the channel, or to the channel of the thread.
@@ -193,6 +210,16 @@ impl Discord {
                 "it is not an interaction",
                 answer,
             ));
+        }
+        let decided = self.approvals.as_ref();
+        match decided.and_then(|chat| to_decided(body, &chat.place)) {
+            Some(Decided::Pressed(pressed)) => {
+                return Ok(InboundRequest::Pressed(Box::new(pressed)));
+            }
+            Some(Decided::Form(form)) => {
+                return Ok(InboundRequest::Answer(DirectResponse::ok(form)));
+            }
+            None => {}
         }
         let (name, spoken) = match kind {
             PING => {
@@ -328,6 +355,22 @@ impl InboundService for Discord {
 
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    fn press(&self, pressed: ButtonPress) -> BoxFuture<'static, Result<(), RequestRejection>> {
+        let presses = self.presses.clone();
+        let reply_timeout = self.reply_timeout();
+        async move {
+            let presses = presses.ok_or(RequestRejection::NotFound)?;
+            let handed_in = presses.press(reply_timeout, pressed).await;
+            handed_in.map_err(RequestRejection::ByOrchestrator)
+        }
+        .boxed()
+    }
+
+    /// The user sees the result as an answer to the press.
+    fn on_pressed(&self) -> DirectResponse {
+        DirectResponse::ok(json!({"type": DEFERRED, "data": {"flags": EPHEMERAL}}))
     }
 
     /// The user sees the refusal instead.

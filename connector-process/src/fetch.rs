@@ -26,15 +26,20 @@ use goondan_protocol::service::{FetchResult, HTTP, Http, Recovery, ServiceSpec};
 use goondan_protocol::time::Timestamp;
 use hyper::ext::ReasonPhrase;
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, SET_COOKIE,
 };
 use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::content_encoding::{BodyDecoder, ContentEncoding};
 use crate::gateway::Gateway;
 use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
-use crate::limits::{REDIRECTS_MAX, SERVICE_TIMEOUT_MS, SHOWN_HEADER_BYTES_MAX};
+use crate::limits::{
+    ENCODED_PIECE_BYTES, OLDER_REDIRECTS_MAX, REDIRECTS_MAX, SERVICE_TIMEOUT_MS,
+    SHOWN_HEADER_BYTES_MAX,
+};
 use crate::look_back::{Evidence, key_of};
 use crate::service::FailureContext;
 use crate::service_api::{ServiceApi, outbox_of};
@@ -62,6 +67,13 @@ const OWN_HEADERS: [&str; 9] = [
     "proxy-authorization",
     "expect",
 ];
+
+/// Those of [`OWN_HEADERS`] that calls of the older contract may name; the connection's own values
+/// are sent.
+const IGNORED_HEADERS: [&str; 2] = ["connection", "content-length"];
+
+/// Those of [`OWN_HEADERS`] that are sent in the older contract, because they change nothing.
+const HARMLESS_HEADERS: [&str; 2] = ["te", "trailer"];
 
 /// Place of the key in `lookBack`.
 const KEY_PLACE: &str = "{key}";
@@ -162,6 +174,7 @@ impl Fetcher {
             body,
             raw,
             whole,
+            kept_bytes,
             timeout_ms,
             mark,
         } = action;
@@ -173,7 +186,10 @@ impl Fetcher {
         let is_repeatable = matches!(method, Method::GET | Method::HEAD);
         let mut request = FetchRequest {
             url,
-            headers: to_headers(&headers, body.is_some())?,
+            headers: match whole {
+                true => to_older_headers(&headers)?,
+                false => to_headers(&headers, body.is_some())?,
+            },
             body,
         };
         if let Some(name) = self.key_header.clone().filter(|_| !mark.is_empty()) {
@@ -186,6 +202,10 @@ impl Fetcher {
             is_repeatable: false,
         };
         let time_limit = Duration::from_millis(timeout_ms);
+        let most = match whole {
+            true => OLDER_REDIRECTS_MAX,
+            false => REDIRECTS_MAX,
+        };
         let fetching = async {
             let mut hops = 0;
             loop {
@@ -201,16 +221,32 @@ impl Fetcher {
                 {
                     return Err(of_problem(problem));
                 }
-                let Some(next) = redirect_of(&response) else {
+                let redirect = redirect_of(&response);
+                if whole && matches!(redirect, Redirect::Invalid) {
+                    let message = "the server redirects to an invalid URL";
+                    return Err(CallError::new(CallErrorCode::Internal, message));
+                }
+                let Redirect::To(next) = redirect else {
                     let read = match whole {
-                        true => self.read_whole(response, &request.url, &requested).await,
+                        true => {
+                            let read = self.read_whole(response, &request.url, kept_bytes);
+                            read.await.map(|read| FetchResult {
+                                requested_url: Some(requested.clone()),
+                                ..read
+                            })
+                        }
                         false => self.read(response, &request.url, raw).await,
                     };
-                    return read.map_err(|error| to_error(error, failed, is_repeatable));
+                    return read.map_err(|failure| match failure {
+                        ReadFailure::Broken(error) => to_error(error, failed, is_repeatable),
+                        ReadFailure::Encoding(message) => {
+                            CallError::new(CallErrorCode::Internal, message)
+                        }
+                    });
                 };
                 hops += 1;
-                if hops > REDIRECTS_MAX {
-                    let message = format!("more than {REDIRECTS_MAX} redirects");
+                if hops > most {
+                    let message = format!("more than {most} redirects");
                     return Err(CallError::new(CallErrorCode::Refused, message));
                 }
                 request.follow(&mut method, response.status().as_u16(), next);
@@ -239,14 +275,23 @@ impl Fetcher {
         builder.send().await
     }
 
-    /// Reads the body up to the limit. Returns true as well if it has more.
-    async fn body(&self, response: &mut Response) -> reqwest::Result<(Vec<u8>, bool)> {
+    /// Reads and decodes the body up to a limit. Returns true as well if it has more.
+    async fn body(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), ReadFailure> {
+        let encoding = ContentEncoding::of_answer(response.headers());
+        let mut decoder = BodyDecoder::new(encoding.map_err(ReadFailure::Encoding)?);
+        let status = response.status();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            let room = self.bytes_max.saturating_sub(body.len());
-            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-            if chunk.len() > room {
-                return Ok((body, true));
+        while let Some(chunk) = response.chunk().await.map_err(ReadFailure::Broken)? {
+            for piece in chunk.chunks(ENCODED_PIECE_BYTES) {
+                let decoded = decoder.decode(piece).map_err(|error| {
+                    let message = format!("the body of the answer ({status}) cannot be decoded: ");
+                    ReadFailure::Encoding(message + &error.to_string())
+                })?;
+                let room = most.saturating_sub(body.len());
+                body.extend_from_slice(decoded.get(..room).unwrap_or(&decoded));
+                if decoded.len() > room {
+                    return Ok((body, true));
+                }
             }
         }
         Ok((body, false))
@@ -257,15 +302,18 @@ impl Fetcher {
         &self,
         mut response: Response,
         url: &Url,
-        requested: &str,
-    ) -> reqwest::Result<FetchResult> {
-        let (body, is_cut) = self.body(&mut response).await?;
+        kept_bytes: Option<u64>,
+    ) -> Result<FetchResult, ReadFailure> {
+        let kept = kept_bytes.filter(|kept| declared_length(&response) > Some(*kept));
+        let kept = kept.and_then(|kept| usize::try_from(kept).ok());
+        let most = kept.map_or(self.bytes_max, |kept| kept.min(self.bytes_max));
+        let (body, is_cut) = Self::body(&mut response, most).await?;
         let text = String::from_utf8_lossy(&body);
         Ok(FetchResult {
             status: response.status().as_u16(),
             url: url.to_string(),
             headers: all_headers(response.headers()),
-            requested_url: Some(requested.to_owned()),
+            requested_url: None,
             status_text: Some(status_text(&response)),
             is_cut,
             bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
@@ -279,8 +327,8 @@ impl Fetcher {
         mut response: Response,
         url: &Url,
         raw: bool,
-    ) -> reqwest::Result<FetchResult> {
-        let (body, is_cut) = self.body(&mut response).await?;
+    ) -> Result<FetchResult, ReadFailure> {
+        let (body, is_cut) = Self::body(&mut response, self.bytes_max).await?;
         let mut shown = BTreeMap::new();
         for name in SHOWN_HEADERS {
             if let Some(value) = response.headers().get(name) {
@@ -347,6 +395,7 @@ impl ServiceApi for Fetcher {
                 body: None,
                 raw: true,
                 whole: false,
+                kept_bytes: None,
                 timeout_ms: SERVICE_TIMEOUT_MS,
                 mark: String::new(),
             })
@@ -450,13 +499,63 @@ impl FetchRequest {
     }
 }
 
-/// Target of a redirect, if the response is one.
-fn redirect_of(response: &Response) -> Option<Url> {
+/// Reason why a body was not read.
+#[derive(Debug)]
+enum ReadFailure {
+    Broken(reqwest::Error),
+    /// The body is not encoded as its headers say, or in an encoding that is not supported.
+    Encoding(String),
+}
+
+/// The length in the header, which is that of the encoded body.
+fn declared_length(response: &Response) -> Option<u64> {
+    let length = response.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.trim().parse().ok()
+}
+
+/// Where a response redirects to.
+enum Redirect {
+    /// It is no redirect.
+    None,
+    To(Url),
+    /// To something that is not a URL.
+    Invalid,
+}
+
+fn redirect_of(response: &Response) -> Redirect {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
+        return Redirect::None;
     }
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    response.url().join(location).ok()
+    let location = response.headers().get(LOCATION);
+    let Some(location) = location.and_then(|location| location.to_str().ok()) else {
+        return Redirect::None;
+    };
+    let target = response.url().join(location);
+    target.map_or(Redirect::Invalid, Redirect::To)
+}
+
+/// Headers of the older contract: values are Latin-1, as in `fetch`, and there are no defaults.
+fn to_older_headers(given: &BTreeMap<String, String>) -> Result<HeaderMap, CallError> {
+    let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let small = name.to_ascii_lowercase();
+        if IGNORED_HEADERS.contains(&small.as_str()) {
+            continue;
+        }
+        if OWN_HEADERS.contains(&small.as_str()) && !HARMLESS_HEADERS.contains(&small.as_str()) {
+            return Err(invalid(format!("the header `{name}` cannot be set")));
+        }
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_none| invalid(format!("`{name}` is not a valid header name")))?;
+        let bytes = value.trim().chars().map(|c| u8::try_from(c).ok());
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let value = bytes.and_then(|bytes| HeaderValue::from_bytes(&bytes).ok());
+        let value =
+            value.ok_or_else(|| invalid(format!("the header `{name}` cannot have this value")))?;
+        headers.insert(header, value);
+    }
+    Ok(headers)
 }
 
 fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<HeaderMap, CallError> {
@@ -557,7 +656,14 @@ fn said(forbidden: &ForbiddenAddress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
     use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -644,6 +750,7 @@ mod tests {
                 body: None,
                 raw: false,
                 whole: false,
+                kept_bytes: None,
                 timeout_ms: 1,
                 mark: mark.to_owned(),
             };
@@ -681,6 +788,155 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(all_headers(&headers), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn compat_2_headers_of_a_request_are_those_of_fetch() {
+        let of = |name: &str, value: &str| {
+            let given = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            to_older_headers(&given)
+        };
+        for (name, value, sent) in [
+            ("X-A", "1", Some(&b"1"[..])),
+            ("x-a", " padded ", Some(b"padded")),
+            ("x-a", "", Some(b"")),
+            ("x-a", "caf\u{e9}", Some(b"caf\xe9")),
+            ("te", "trailers", Some(b"trailers")),
+            ("Connection", "close", None),
+            ("Content-Length", "5", None),
+        ] {
+            let headers = of(name, value).unwrap();
+            let found = headers.get(name).map(HeaderValue::as_bytes);
+            assert_eq!(found, sent, "{name}: {value}");
+        }
+        for (name, value) in [
+            ("host", "b.org"),
+            ("proxy-authorization", "x"),
+            ("transfer-encoding", "chunked"),
+            ("a b", "x"),
+            ("", "x"),
+            ("x-a", "a\nb"),
+            ("x-a", "\u{d55c}"),
+        ] {
+            assert!(of(name, value).is_err(), "{name}: {value}");
+        }
+    }
+
+    /// Answers each request to it with the given bytes, and closes the connection.
+    async fn answering(answer: Vec<u8>) -> (JoinSet<()>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4_096];
+                let _read = stream.read(&mut request).await.unwrap();
+                stream.write_all(&answer).await.unwrap();
+            }
+        });
+        (server, url)
+    }
+
+    async fn fetched(answer: Vec<u8>, kept_bytes: Option<u64>) -> Result<FetchResult, CallError> {
+        let (server, url) = answering(answer).await;
+        let host = url.trim_end_matches('/').to_owned();
+        let fetcher = fetcher(&json!({"allow": [host], "allowPrivate": true, "maxBytes": 1_000}));
+        let action = Http::Fetch {
+            method: "GET".to_owned(),
+            url,
+            headers: BTreeMap::new(),
+            body: None,
+            raw: false,
+            whole: true,
+            kept_bytes,
+            timeout_ms: 30_000,
+            mark: String::new(),
+        };
+        let result = fetcher.fetch(action).await;
+        drop(server);
+        result
+    }
+
+    /// An answer with this content encoding and body.
+    fn encoded(encoding: &str, body: &[u8]) -> Vec<u8> {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {encoding}\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    #[tokio::test]
+    async fn compat_2_a_body_that_is_compressed_unasked_is_decoded() {
+        let plain = "hello ".repeat(200);
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+        let mut bare = DeflateEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(plain.as_bytes()).unwrap();
+        zlib.write_all(plain.as_bytes()).unwrap();
+        bare.write_all(plain.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        for (encoding, body) in [
+            ("GZIP", &gzip),
+            ("x-gzip", &gzip),
+            ("deflate", &zlib.finish().unwrap()),
+            ("deflate", &bare.finish().unwrap()),
+        ] {
+            // The connection's limit counts decoded bytes.
+            let found = fetched(encoded(encoding, body), None).await.unwrap();
+            let length = body.len().to_string();
+            assert_eq!(Some(found.text.as_str()), plain.get(..1_000), "{encoding}");
+            assert!(found.is_cut, "{encoding}");
+            assert_eq!(found.headers["content-length"], length);
+            assert_eq!(found.headers["content-encoding"], encoding);
+        }
+        // A call's own limit is compared with the header, and counts decoded bytes.
+        let length = u64::try_from(gzip.len()).unwrap();
+        for (kept, expected) in [(length - 1, length - 1), (length, 1_000)] {
+            let found = fetched(encoded("gzip", &gzip), Some(kept)).await.unwrap();
+            assert_eq!(found.bytes, expected, "{kept}");
+        }
+        let unknown = fetched(encoded("other", b"as it is"), None).await.unwrap();
+        assert_eq!(unknown.text, "as it is");
+        for (encoding, body) in [
+            ("gzip", &b"not compressed"[..]),
+            ("br", b"x"),
+            ("zstd", b"x"),
+            ("gzip, br", b"x"),
+        ] {
+            let error = fetched(encoded(encoding, body), None).await.unwrap_err();
+            assert_eq!(error.code, CallErrorCode::Internal, "{encoding}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn compat_2_a_cut_body_has_its_first_bytes() {
+        for (body, kept, expected) in [
+            ("\u{feff}hi there", 6, "hi "),
+            ("\u{feff}hi there", 2, "\u{fffd}"),
+            ("h\u{e9}llo", 2, "h\u{fffd}"),
+            ("hello", 0, ""),
+            ("hello", 5, "hello"),
+        ] {
+            let found = fetched(encoded("identity", body.as_bytes()), Some(kept)).await;
+            assert_eq!(found.unwrap().text, expected, "{body} {kept}");
+        }
+    }
+
+    #[tokio::test]
+    async fn compat_2_redirects_without_end_or_to_nowhere_fail() {
+        for (location, expected) in [
+            ("/", "more than 20 redirects"),
+            ("http://[", "an invalid URL"),
+        ] {
+            let answer = format!(
+                "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: \
+                 close\r\n\r\n"
+            );
+            let error = fetched(answer.into_bytes(), None).await.unwrap_err();
+            assert!(error.message.contains(expected), "{error}");
+        }
     }
 
     #[test]

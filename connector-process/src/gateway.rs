@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use goondan_clock::{sleep, timeout};
-use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict};
 use goondan_protocol::call::TokenVerdict;
+use goondan_protocol::decision::{DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict};
 use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::ids::DecisionId;
 use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
@@ -86,24 +86,24 @@ impl std::fmt::Debug for SessionCommand {
 /// A notification about the tool calls that wait for a person.
 #[derive(Debug)]
 pub(crate) enum ApprovalNews {
-    Show(Box<ApprovalShow>),
+    Show(Box<DecisionShow>),
     /// This call no longer waits.
-    Closed(ApprovalClosed),
+    Closed(DecisionClosed),
 }
 
 /// Subscription of a connection that shows waiting calls.
 #[derive(Debug)]
 pub(crate) struct ApprovalSubscription {
     /// Calls that it already shows.
-    pub(crate) known: Vec<ApprovalId>,
+    pub(crate) known: Vec<DecisionId>,
     pub(crate) news: mpsc::Sender<ApprovalNews>,
 }
 
 #[derive(Debug)]
 pub(crate) struct PressRequest {
     /// The button and the user.
-    pub(crate) press: ApprovalPress,
-    pub(crate) answer: oneshot::Sender<ApprovalVerdict>,
+    pub(crate) press: DecisionPress,
+    pub(crate) answer: oneshot::Sender<DecisionVerdict>,
 }
 
 #[derive(Debug)]
@@ -296,7 +296,7 @@ impl Gateway {
     /// without a session.
     pub(crate) async fn follow(
         &self,
-        known: Vec<ApprovalId>,
+        known: Vec<DecisionId>,
     ) -> Option<mpsc::Receiver<ApprovalNews>> {
         let (news, receiver) = mpsc::channel(APPROVAL_NEWS_WAITING_MAX);
         let request = SessionCommand::Follow(ApprovalSubscription { known, news });
@@ -313,8 +313,8 @@ impl Gateway {
     pub(crate) async fn press_within(
         &self,
         reply_timeout: Duration,
-        press: ApprovalPress,
-    ) -> Result<ApprovalVerdict, EventRefused> {
+        press: DecisionPress,
+    ) -> Result<DecisionVerdict, EventRefused> {
         let (sender, answer) = oneshot::channel();
         let request = PressRequest {
             press,

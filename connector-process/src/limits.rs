@@ -314,6 +314,12 @@ pub const OAUTH_SAID_CHARS_MAX: usize = 200;
 /// Maximum number of redirects that one request of an agent follows.
 pub const REDIRECTS_MAX: usize = 5;
 
+/// The same in the older contract, in which `fetch` of JavaScript set the limit.
+pub const OLDER_REDIRECTS_MAX: usize = 20;
+
+/// Encoded bytes of a body that are decoded at once, which bounds what a few of them expand to.
+pub const ENCODED_PIECE_BYTES: usize = 1_024;
+
 /// Longest header shown to a model, in bytes; the rest is truncated.
 pub const SHOWN_HEADER_BYTES_MAX: usize = 1_024;
 

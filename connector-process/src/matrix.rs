@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::actions::{Actions, transaction};
 use self::api::{Api, ApiError};
-use self::approvals::{ApprovalRoom, decided_message, to_pressed};
+use self::approvals::{ApprovalRoom, decided_message, to_pressed, to_reply};
 use self::events::{
     AUTOMATIC, Accepted, Account, MESSAGE, Mapped, NOTICE, Surroundings, decide, related, to_mapped,
 };
@@ -580,6 +580,14 @@ impl PollingRun<'_> {
         if text(event, "/sender") == Some(account.id.as_str()) {
             return Ok(false);
         }
+        let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+        if let Some(reply) = to_reply(event, room)
+            && let Some(pressed) = reactions.presses.decided_by(reply).await
+        {
+            let handed_in = reactions.presses.press(reply_timeout, pressed).await;
+            handed_in.map_err(|refused| ApiError::NotTaken(refused.message))?;
+            return Ok(true);
+        }
         let Some(message) = decided_message(event) else {
             return Ok(false);
         };
@@ -589,7 +597,6 @@ impl PollingRun<'_> {
         let Some(pressed) = to_pressed(event, &message, (&account.id, room)) else {
             return Ok(false);
         };
-        let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
         let handed_in = reactions.presses.press(reply_timeout, pressed).await;
         handed_in.map_err(|refused| ApiError::NotTaken(refused.message))?;
         Ok(true)

@@ -46,6 +46,7 @@ mod requests;
 mod resource_tools;
 mod rounds;
 mod session;
+mod stdout_line;
 
 use actions::{Actions, RunningServer};
 use client::McpClientHandler;

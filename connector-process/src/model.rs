@@ -3,6 +3,7 @@
 //! * `question`, `message`: from a conversation to a provider-neutral request.
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
 //! * `tool_calls`: tool calls from the fragments that servers send.
+//! * `argument_types`: arguments of calls in the types of their tools.
 //! * `anthropic`, `openai`, `responses`, `google`: requests and replies in their protocols.
 //! * `platform`, `sigv4`, `service_account`, `aws_frames`: URLs, credentials and encodings of the
 //!   cloud platforms that serve models.
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
+use argument_types::ArgumentTypes;
 use dialect::Dialect;
 use question::ChatRequest;
 use repair::Repairs;
@@ -35,6 +37,7 @@ use service_account::AccessTokens;
 
 mod ahead;
 mod anthropic;
+mod argument_types;
 mod aws_frames;
 mod dialect;
 mod draft;
@@ -266,6 +269,7 @@ async fn ask_once(
     let expected = Expectation {
         dialect: reader,
         may_be_silent: question.reports_results(),
+        types: ArgumentTypes::of(question.tools, &question.names),
         names: question.names,
     };
     let answer = reply::of(model, response, expected, pieces.clone(), until).await?;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::calls::RawCallResult;
+use crate::content_encoding::{BodyDecoder, ContentEncoding};
 use crate::http::ForbiddenAddress;
 use crate::limits::{SERVICE_ANSWER_BYTES_MAX, SERVICE_TIMEOUT_MS};
 use crate::payload::is_allowed;
@@ -33,10 +34,15 @@ impl HttpAnswer {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// Delay that the service requests before the next request, in milliseconds.
+    /// Delay that the service requests before the next request, in milliseconds: a number of
+    /// seconds, or a date.
     pub(crate) fn retry_after_ms(&self) -> Option<u64> {
-        let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-        let seconds: f64 = seconds.parse().ok()?;
+        let after = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        let Ok(seconds) = after.parse::<f64>() else {
+            let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
+            let ms = at.as_millisecond() - jiff::Timestamp::now().as_millisecond();
+            return u64::try_from(ms).ok();
+        };
         let after = Duration::try_from_secs_f64(seconds).ok()?;
         u64::try_from(after.as_millis()).ok()
     }
@@ -100,8 +106,16 @@ pub(crate) async fn exchange_within(
         {
             return Err(ExchangeFailure::NotSent(problem.to_string()));
         }
+        // Some servers and proxies compress although no request asks for it. A body in an unknown
+        // encoding stays as it is, because status and headers count nevertheless.
+        let encoding = ContentEncoding::of(response.headers());
+        let mut decoder = BodyDecoder::new(encoding.unwrap_or(ContentEncoding::Identity));
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
+            let chunk = decoder.decode(&chunk);
+            let chunk = chunk.map_err(|error| {
+                ExchangeFailure::Lost(format!("the compressed answer is damaged: {error}"))
+            })?;
             body.extend_from_slice(&chunk);
             if body.len() > bytes_max {
                 return Err(ExchangeFailure::TooLong(bytes_max));
@@ -252,6 +266,9 @@ pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Raw
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use flate2::write::GzEncoder;
     use serde_json::json;
 
     use super::*;
@@ -314,6 +331,38 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn prov_1_a_compressed_answer_of_a_service_is_read() {
+        let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(b"{\"ok\": true}").unwrap();
+        let body = gzip.finish().unwrap();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let damaged = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 12\r\n\r\n\
+                       no gzip here";
+        let answers = [[head.as_bytes(), &body].concat(), damaged.into()];
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", socket.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = socket.accept().unwrap();
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                stream.write_all(&answer).unwrap();
+            }
+        });
+        let client = crate::http::service_client().unwrap();
+        let within = Duration::from_secs(10);
+        let answer = exchange(client.get(&url), within).await.unwrap();
+        assert_eq!(answer.json(), json!({"ok": true}));
+        let client = crate::http::service_client().unwrap();
+        let failure = exchange(client.get(&url), within).await.unwrap_err();
+        assert!(matches!(failure, ExchangeFailure::Lost(_)), "{failure:?}");
+        server.join().unwrap();
+    }
+
     #[test]
     fn retry_after_is_read_and_secrets_in_errors_are_masked() {
         let mut headers = HeaderMap::new();
@@ -324,6 +373,19 @@ mod tests {
             body: b"[1]".to_vec(),
         };
         assert_eq!(answered.retry_after_ms(), Some(1_500));
+        let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+            .timestamp_to_rfc9110_string(&soon)
+            .unwrap();
+        let mut dated = HeaderMap::new();
+        dated.insert(RETRY_AFTER, date.parse().unwrap());
+        let ms = HttpAnswer {
+            status: 503,
+            headers: dated,
+            body: Vec::new(),
+        }
+        .retry_after_ms();
+        assert!((50_000..=60_000).contains(&ms.unwrap()), "{ms:?}");
         assert_eq!(answered.json(), json!([1]));
         let error = CallError::new(CallErrorCode::Invalid, "token hunter2 is bad");
         let masked = outcome(Err(error), &["", "hunter2"]).unwrap_err();

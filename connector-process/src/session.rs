@@ -12,8 +12,8 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use goondan_protocol::approval::{ApprovalVerdict, ApprovalsFollow};
 use goondan_protocol::call::{CallId, CallOrder};
+use goondan_protocol::decision::{DecisionVerdict, DecisionsFollow};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ignored::EventIgnored;
 use goondan_protocol::ipc::{
@@ -64,7 +64,7 @@ struct OrchestratorSession {
     waiting_for_person: Waiters<UserQuestionResult>,
     waiting_for_metrics: Waiters<Box<MetricsSnapshot>>,
     waiting_for_reply: Waiters<Reply>,
-    waiting_for_verdict: Waiters<ApprovalVerdict>,
+    waiting_for_verdict: Waiters<DecisionVerdict>,
     /// Subscriber to the tool calls that wait for a person.
     following: Option<mpsc::Sender<ApprovalNews>>,
 }
@@ -128,15 +128,15 @@ impl OrchestratorSession {
                 self.waiting_for_reply.settle(envelope.in_reply_to, *reply);
                 Ok(FrameAction::Done)
             }
-            ToConnector::ApprovalShow(show) => {
+            ToConnector::DecisionShow(show) => {
                 self.pass_on(ApprovalNews::Show(show));
                 Ok(FrameAction::Done)
             }
-            ToConnector::ApprovalClosed(closed) => {
+            ToConnector::DecisionClosed(closed) => {
                 self.pass_on(ApprovalNews::Closed(closed));
                 Ok(FrameAction::Done)
             }
-            ToConnector::ApprovalVerdict(verdict) => {
+            ToConnector::DecisionVerdict(verdict) => {
                 self.waiting_for_verdict
                     .settle(envelope.in_reply_to, verdict);
                 Ok(FrameAction::Done)
@@ -184,13 +184,13 @@ impl OrchestratorSession {
     fn follow(&mut self, request: ApprovalSubscription) -> Result<Vec<u8>, LinkError> {
         self.following = Some(request.news);
         let known = request.known;
-        self.frame(&ToOrchestrator::ApprovalsFollow(ApprovalsFollow { known }))
+        self.frame(&ToOrchestrator::DecisionsFollow(DecisionsFollow { known }))
     }
 
     /// Creates the frame of a button press, and stores its waiter.
     fn press(&mut self, request: PressRequest) -> Result<Vec<u8>, LinkError> {
         self.waiting_for_verdict.take_gone();
-        let pressed = ToOrchestrator::ApprovalPress(request.press);
+        let pressed = ToOrchestrator::DecisionPress(request.press);
         let (request_id, frame) = self.request(&pressed, None)?;
         self.waiting_for_verdict.add(request_id, request.answer);
         Ok(frame)

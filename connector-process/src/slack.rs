@@ -272,6 +272,12 @@ impl InboundService for Slack {
             });
         }
         let body = json(received.body)?;
+        if let Some((presses, reply)) = self.presses.as_ref().zip(buttons::to_reply(&body)) {
+            let decided = presses.decided_now(reply);
+            if let Some(pressed) = decided.map_err(RequestRejection::ByOrchestrator)? {
+                return Ok(InboundRequest::Pressed(Box::new(pressed)));
+            }
+        }
         Ok(self.to_meaning(received, &body)?)
     }
 }

@@ -310,8 +310,10 @@ impl PollingRun<'_> {
             .api
             .call("getUpdates", &params, request_timeout)
             .await?;
+        // Without a pause, a server that answers at once would be polled in a busy loop.
+        let no_list = || ApiError::Strange("updates that are not a list".to_owned());
+        let updates = updates.as_array().ok_or_else(no_list)?;
         self.tell(true, self.detail(&bot)).await;
-        let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         let mut pause = Duration::ZERO;
         // Updates that were processed with the first one of their album.
         let mut processed = BTreeSet::new();
@@ -388,6 +390,13 @@ impl PollingRun<'_> {
     async fn hand_in(&mut self, id: i64, update: &Value) -> Result<(), ApiError> {
         let pressed = self.presses.as_ref().zip(buttons::to_pressed(update));
         if let Some((presses, pressed)) = pressed {
+            let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
+            let handed_in = presses.press(reply_timeout, pressed).await;
+            return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
+        }
+        if let Some((presses, reply)) = self.presses.as_ref().zip(buttons::to_reply(update))
+            && let Some(pressed) = presses.decided_by(reply).await
+        {
             let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
             let handed_in = presses.press(reply_timeout, pressed).await;
             return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));

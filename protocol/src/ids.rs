@@ -327,6 +327,45 @@ impl ApprovalId {
 }
 
 text_id!(
+    /// Identifies one decision that a person may make in a chat: an approval, a question of a tool
+    /// server, or an open point of a task.
+    DecisionId, "decision id", MAX_NAME_BYTES, NAME
+);
+
+impl DecisionId {
+    /// Creates the id of an open point of a task from a digest, short enough for the data of a
+    /// button.
+    #[must_use]
+    pub fn of_digest(digest: [u8; 8]) -> Self {
+        Self(Arc::from(format!("t-{:016x}", u64::from_be_bytes(digest))))
+    }
+
+    /// The approval with this id.
+    #[must_use]
+    pub fn to_approval(&self) -> ApprovalId {
+        ApprovalId(Arc::clone(&self.0))
+    }
+
+    /// The question of a tool server with this id.
+    #[must_use]
+    pub fn to_question(&self) -> QuestionId {
+        QuestionId(Arc::clone(&self.0))
+    }
+}
+
+impl From<&ApprovalId> for DecisionId {
+    fn from(id: &ApprovalId) -> Self {
+        Self(Arc::clone(&id.0))
+    }
+}
+
+impl From<&QuestionId> for DecisionId {
+    fn from(id: &QuestionId) -> Self {
+        Self(Arc::clone(&id.0))
+    }
+}
+
+text_id!(
     /// Identifies a run: joint work of several agents, each in its own sandbox (`BOX-1`). Also used
     /// as a folder name.
     RunId, "run id", MAX_NAME_BYTES, NAME

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::agents::{AgentAnswer, AgentAsk, TurnInput};
-use crate::approval::{
-    ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict, ApprovalsFollow,
-};
 use crate::call::{CallCancel, CallOrder, CallPiece, CallResult, OutgoingCall, TokenVerdict};
+use crate::decision::{
+    DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict, DecisionsFollow,
+};
 use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
@@ -254,11 +254,10 @@ messages! {
         ReplyAwait(ReplyAwait) = "reply.await",
         /// A connector no longer waits for some replies.
         ReplyForget(ReplyForget) = "reply.forget",
-        /// A connection that may ask people subscribes to pending approvals.
-        ApprovalsFollow(ApprovalsFollow) = "approvals.follow",
-        /// A person pressed a button to approve or deny a tool call; `approval.verdict` is the
-        /// reply.
-        ApprovalPress(ApprovalPress) = "approval.press",
+        /// A connection that may ask people subscribes to pending decisions.
+        DecisionsFollow(DecisionsFollow) = "decisions.follow",
+        /// A person decided with a button or a reply; `decision.verdict` is the reply.
+        DecisionPress(DecisionPress) = "decision.press",
         /// A connector requests the daemon's metrics.
         MetricsGet(MetricsGet) = "metrics.get",
         /// An agent process cannot start its work, and a restart would fail for the same reason.
@@ -383,12 +382,12 @@ messages! {
         StateRefused(StateRefused) = "state.refused",
         /// The agent's answer to an event of the connection.
         Reply(Box<Reply>) = "reply",
-        /// A tool call waits for a person.
-        ApprovalShow(Box<ApprovalShow>) = "approval.show",
-        /// A displayed tool call is no longer pending.
-        ApprovalClosed(ApprovalClosed) = "approval.closed",
-        /// Result of a button press.
-        ApprovalVerdict(ApprovalVerdict) = "approval.verdict",
+        /// A decision waits for a person.
+        DecisionShow(Box<DecisionShow>) = "decision.show",
+        /// A displayed decision is no longer pending.
+        DecisionClosed(DecisionClosed) = "decision.closed",
+        /// Result of a button press or a reply.
+        DecisionVerdict(DecisionVerdict) = "decision.verdict",
         /// The daemon's metrics.
         Metrics(Box<MetricsSnapshot>) = "metrics",
         /// A call to make.

@@ -28,6 +28,7 @@ mod call_error;
 pub mod cloud;
 pub mod control;
 pub mod conversation;
+pub mod decision;
 pub mod definition;
 pub mod egress;
 pub mod envelope;

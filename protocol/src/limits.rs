@@ -181,9 +181,13 @@ pub const MAX_APPROVAL_INPUT_BYTES: usize = 64 * 1024;
 /// call can be denied there or decided elsewhere.
 pub const MAX_APPROVAL_BUTTON_BYTES: usize = 2 * 1024;
 
-/// Largest number of pending approvals that a connection shows. Further ones are shown as these are
+/// Largest number of pending decisions that a connection shows. Further ones are shown as these are
 /// decided.
 pub const MAX_APPROVALS_SHOWN: usize = 100;
+
+/// Largest number of buttons of a decision that a connection shows. A question with more options is
+/// answered by a reply.
+pub const MAX_DECISION_CHOICES: usize = 10;
 
 /// Longest reason for a decision about a tool call, in bytes. Longer reasons are refused.
 pub const MAX_APPROVAL_REASON_BYTES: usize = 4 * 1024;

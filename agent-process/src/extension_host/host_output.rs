@@ -10,7 +10,7 @@ use super::wire::{ExtensionHostReply, MiddlewareAgentRequest, MiddlewareResult, 
 use super::{ExtensionHost, HostEvent, MiddlewareRequest};
 use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
 use crate::tools::host::process::{HostProcessEvent, log};
-use crate::tools::host::wire::{HostLine, LogLevel};
+use crate::tools::host::wire::{HostLine, LogLevel, read_message};
 use crate::tools::host::{MAX_LINE_BYTES, returned};
 
 /// Maximum number of questions of one invocation to other agents.
@@ -71,7 +71,7 @@ impl ExtensionHost {
 
     /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
-        match serde_json::from_slice(&line.bytes) {
+        match read_message(&line.bytes) {
             Ok(ExtensionHostReply::Started) => self.begin_registration(),
             Ok(ExtensionHostReply::Registered { middlewares, tools }) => {
                 if !self.offer(tools) {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::export::{Export, ExportHandler, Output, blocking};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
+use super::near_text;
 use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
@@ -212,7 +213,12 @@ fn edit(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> 
         })?;
     let wanted = args.count.unwrap_or(1);
     let (old_text, new_text) = with_line_ends_of(&text, &args);
-    let found = text.matches(old_text.as_ref()).count();
+    let exact = text.matches(old_text.as_ref()).count();
+    let near = match exact {
+        0 => near_text::places(&text, &old_text),
+        _ => Vec::new(),
+    };
+    let found = exact + near.len();
     if found == 0 {
         return Err(ToolFault::new(
             "E_NO_MATCH",
@@ -232,10 +238,17 @@ fn edit(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> 
             ),
         ));
     }
-    let text = text.replace(old_text.as_ref(), &new_text);
+    let text = match near.is_empty() {
+        true => text.replace(old_text.as_ref(), &new_text),
+        false => near_text::replaced(&text, &near, &new_text),
+    };
     put(places, &args.path, text.as_bytes())?;
     let noun = if found == 1 { "place" } else { "places" };
-    Ok(format!("edited {} in {found} {noun}", args.path))
+    let note = match near.is_empty() {
+        true => "",
+        false => ", where the file has other spaces, quotes or hyphens than `oldText`",
+    };
+    Ok(format!("edited {} in {found} {noun}{note}", args.path))
 }
 
 /// Converts the texts of an edit to the line endings of the file. Models write LF even for files

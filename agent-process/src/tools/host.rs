@@ -296,7 +296,7 @@ impl Host {
 
     /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
-        match serde_json::from_slice(&line.bytes) {
+        match wire::read_message(&line.bytes) {
             Ok(ModuleHostMessage::Result { id, output }) => {
                 self.finish(id, Ok(returned(output)));
             }

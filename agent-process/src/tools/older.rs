@@ -130,6 +130,15 @@ fn invalid(message: impl Into<String>) -> ToolFault {
     ToolFault::new("E_TOOL_INVALID_ARGS", message)
 }
 
+/// Refuses the path of a file that ends with a slash. `read` and `write` of 0.0.3 failed, because the
+/// system takes such a path for a directory.
+fn check_file_path(path: &str) -> Result<(), ToolFault> {
+    if path.ends_with('/') {
+        return Err(invalid(format!("`{path}` names a directory, not a file")));
+    }
+    Ok(())
+}
+
 fn wait() -> Export {
     let told = ExportSpec {
         name: "seconds",

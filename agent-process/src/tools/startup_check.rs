@@ -16,7 +16,7 @@ use goondan_protocol::module_file::ModuleKind;
 use goondan_protocol::process_limits::ProcessLimits;
 
 use super::host::process::{HostProcessEvent, Process, happening};
-use super::host::wire::{ModuleHostMessage, ModuleHostRequest};
+use super::host::wire::{ModuleHostMessage, ModuleHostRequest, read_message};
 use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
 use super::places::ToolRoots;
 use super::setup::places_of;
@@ -125,7 +125,7 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                     continue;
                 };
                 for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
-                    match serde_json::from_slice(&line.bytes) {
+                    match read_message(&line.bytes) {
                         Ok(ModuleHostMessage::Result { id: REQUEST, .. }) if answers => {
                             return Ok(());
                         }

@@ -30,6 +30,21 @@ fn code(site: &TestProject, export: &str, input: Value) -> String {
 }
 
 #[test]
+fn prov_1_an_edit_finds_text_that_only_looks_the_same() {
+    let site = TestProject::new();
+    let content = "in\u{a0}current\n“one” two\n";
+    ok(&site, "write", json!({"path": "a", "content": content}));
+    let edited = ok(
+        &site,
+        "edit",
+        json!({"path": "a", "oldText": "in current\n\"one\"", "newText": "three"}),
+    );
+    assert!(edited.contains("other spaces"), "{edited}");
+    let text = std::fs::read_to_string(site.work.join("a")).unwrap();
+    assert_eq!(text, "three two\n");
+}
+
+#[test]
 fn a_file_is_written_read_edited_and_listed() {
     let site = TestProject::new();
     let path = "notes/ä/a.txt";

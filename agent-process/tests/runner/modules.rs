@@ -381,6 +381,55 @@ async fn the_example_in_python_works() {
 }
 
 #[tokio::test]
+async fn prov_1_odd_results_and_programs_of_python_lose_no_call() {
+    if !needs::program("python3") {
+        return;
+    }
+    let site = TestProject::new();
+    put(
+        site.project.join("odd.py"),
+        r#"
+import subprocess, sys
+from goondan import run, tool
+
+@tool
+def leave(input, context):
+    sys.exit(3)
+
+@tool
+def nan(input, context):
+    return float("nan")
+
+@tool
+def half(input, context):
+    return "a\udc80b"
+
+@tool
+def child(input, context):
+    # It reads standard input to its end, and writes no whole line.
+    subprocess.run(["sh", "-c", "cat; printf begun"], check=True)
+    return input["text"]
+
+run()
+"#,
+    );
+    let exports = ["leave", "nan", "half", "child"];
+    let toolbox = toolbox_of(&site, vec![module("odd", "odd.py", &exports, 20_000)]);
+    let run = async |export: &str| {
+        let input = json!({"text": "é"});
+        toolbox.run(&call(&format!("odd__{export}"), input)).await
+    };
+    for _ in 0..2 {
+        let left = error(run("leave").await);
+        assert!(left.contains("SystemExit: 3"), "{left}");
+        let nan = error(run("nan").await);
+        assert!(nan.contains("ValueError"), "{nan}");
+        assert_eq!(text(run("half").await), "a\u{fffd}b");
+        assert_eq!(text(run("child").await), "é");
+    }
+}
+
+#[tokio::test]
 async fn typescript_example_works_or_reports_the_missing_runtime() {
     let mut site = TestProject::new();
     let slug = module("slug", "tools/slug.ts", &["of"], 60_000);

@@ -11,9 +11,10 @@ use crate::values::Values;
 const APPROVALS: &str = "approvals";
 
 /// Connectors that support approvals, with their word for a chat.
-const ASKING: [(&str, &str); 3] = [
+const ASKING: [(&str, &str); 4] = [
     ("telegram", "chat"),
     ("slack", "channel"),
+    ("discord", "channel"),
     ("matrix", "room"),
 ];
 

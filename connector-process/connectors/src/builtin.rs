@@ -318,7 +318,7 @@ static APPROVALS_OF_TELEGRAM: [Setting; 3] = [
     APPROVAL_AGENTS,
 ];
 
-static APPROVALS_OF_SLACK: [Setting; 3] = [
+static APPROVALS_OF_CHANNEL: [Setting; 3] = [
     Setting::required("channel", SettingType::Id, "The channel to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
@@ -336,9 +336,9 @@ const APPROVALS_IN_TELEGRAM: Setting = Setting::optional(
     APPROVALS_ABOUT,
 );
 
-const APPROVALS_IN_SLACK: Setting = Setting::optional(
+const APPROVALS_IN_CHANNEL: Setting = Setting::optional(
     "approvals",
-    SettingType::Map(&APPROVALS_OF_SLACK),
+    SettingType::Map(&APPROVALS_OF_CHANNEL),
     APPROVALS_ABOUT,
 );
 
@@ -483,7 +483,7 @@ static SLACK: Connector = Connector {
         Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
             .or(FieldDefault::Text("https://slack.com/api")),
         OLDER_TEXTS,
-        APPROVALS_IN_SLACK,
+        APPROVALS_IN_CHANNEL,
     ],
     one_of: None,
     needs: Some(("approvals", "botToken")),
@@ -629,9 +629,10 @@ static DISCORD: Connector = Connector {
         REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Discord's API.")
             .or(FieldDefault::Text("https://discord.com/api/v10")),
+        APPROVALS_IN_CHANNEL,
     ],
     one_of: None,
-    needs: None,
+    needs: Some(("approvals", "botToken")),
     secrets: &[secret(
         "botToken",
         false,

@@ -1,9 +1,9 @@
 //! Tracks the posted messages and decides the next action. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use goondan_protocol::approval::ApprovalShow;
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::decision::DecisionShow;
+use goondan_protocol::ids::DecisionId;
 use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use crate::limits::APPROVAL_NOTES_WAITING_MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApprovalAction {
-    Post(ApprovalId, Message),
+    Post(DecisionId, Message),
     /// Replace the message at this location.
     Edit(String, Message),
     /// Send this notice to a user who pressed a button.
@@ -24,21 +24,26 @@ pub(super) enum ApprovalAction {
 
 #[derive(Debug)]
 struct PostedApproval {
-    id: ApprovalId,
+    id: DecisionId,
     /// The call to post; `None` once it is posted or no longer waits.
-    show: Option<Box<ApprovalShow>>,
+    show: Option<Box<DecisionShow>>,
     place: Option<String>,
     /// The start of its description.
     about: String,
+    /// True if a reply to the message decides.
+    takes_reply: bool,
     /// Its outcome, once it no longer waits.
     how: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ApprovalMessageRecord {
-    id: ApprovalId,
+    id: DecisionId,
     place: String,
     about: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    takes_reply: bool,
 }
 
 /// Stored state that prevents duplicate posts.
@@ -51,7 +56,10 @@ pub(super) struct StoredApprovalMessages {
 #[derive(Debug, Default)]
 pub(super) struct ApprovalPoller {
     entries: VecDeque<PostedApproval>,
-    posting: Option<ApprovalId>,
+    posting: Option<DecisionId>,
+    /// Messages of decisions that were made lately and accepted replies. A late reply gets the
+    /// outcome.
+    decided: VecDeque<(String, DecisionId)>,
     tells: VecDeque<(String, String)>,
 }
 
@@ -65,6 +73,7 @@ impl ApprovalPoller {
             show: None,
             place: Some(kept.place),
             about: kept.about,
+            takes_reply: kept.takes_reply,
             how: None,
         });
         Self {
@@ -74,9 +83,16 @@ impl ApprovalPoller {
     }
 
     /// Calls with a posted message.
-    pub(super) fn known(&self) -> Vec<ApprovalId> {
+    pub(super) fn known(&self) -> Vec<DecisionId> {
         let posted = self.entries.iter().filter(|it| it.place.is_some());
         posted.map(|it| it.id.clone()).collect()
+    }
+
+    /// Locations of the messages that a reply decides, or decided lately.
+    pub(super) fn reply_places(&self) -> HashMap<String, DecisionId> {
+        let entries = self.entries.iter().filter(|it| it.takes_reply);
+        let places = entries.filter_map(|it| Some((it.place.clone()?, it.id.clone())));
+        places.chain(self.decided.iter().cloned()).collect()
     }
 
     pub(super) fn kept(&self) -> StoredApprovalMessages {
@@ -85,6 +101,7 @@ impl ApprovalPoller {
                 id: entry.id.clone(),
                 place: entry.place.clone()?,
                 about: entry.about.clone(),
+                takes_reply: entry.takes_reply,
             })
         });
         StoredApprovalMessages {
@@ -95,13 +112,14 @@ impl ApprovalPoller {
     pub(super) fn hear(&mut self, news: ApprovalNews) {
         match news {
             ApprovalNews::Show(show) => {
-                if self.entries.iter().any(|it| it.id == show.approval_id) {
+                if self.entries.iter().any(|it| it.id == show.decision_id) {
                     return;
                 }
                 self.entries.push_back(PostedApproval {
-                    id: show.approval_id.clone(),
+                    id: show.decision_id.clone(),
                     place: None,
                     about: texts::about(&show),
+                    takes_reply: show.form.reply.is_some(),
                     how: None,
                     show: Some(show),
                 });
@@ -111,10 +129,10 @@ impl ApprovalPoller {
                 // A call that was never shown needs no update.
                 self.entries.retain(|it| {
                     let is_seen = it.place.is_some() || posting.as_ref() == Some(&it.id);
-                    it.id != closed.approval_id || is_seen
+                    it.id != closed.decision_id || is_seen
                 });
                 let of_it = self.entries.iter_mut();
-                for entry in of_it.filter(|it| it.id == closed.approval_id) {
+                for entry in of_it.filter(|it| it.id == closed.decision_id) {
                     entry.show = None;
                     entry.how = Some(closed.how.clone());
                 }
@@ -132,14 +150,15 @@ impl ApprovalPoller {
         let is_known = places.flatten().any(|place| place == note.place);
         if let Some(how) = note.how
             && !is_known
-            && self.posting.as_ref() != Some(&note.approval_id)
+            && self.posting.as_ref() != Some(&note.decision_id)
             && self.entries.len() < MAX_APPROVALS_SHOWN
         {
             self.entries.push_back(PostedApproval {
-                id: note.approval_id,
+                id: note.decision_id,
                 show: None,
                 place: Some(note.place),
                 about: String::new(),
+                takes_reply: false,
                 how: Some(how),
             });
         }
@@ -168,7 +187,7 @@ impl ApprovalPoller {
     }
 
     /// Records that a message was posted.
-    pub(super) fn posted(&mut self, id: &ApprovalId, place: String) {
+    pub(super) fn posted(&mut self, id: &DecisionId, place: String) {
         self.posting = None;
         let mut entries = self.entries.iter_mut();
         if let Some(entry) = entries.find(|it| it.id == *id && it.place.is_none()) {
@@ -179,7 +198,15 @@ impl ApprovalPoller {
 
     /// Records that a message shows its call as no longer waiting.
     pub(super) fn edited(&mut self, place: &str) {
-        self.entries.retain(|it| it.place.as_deref() != Some(place));
+        let is_it = |it: &PostedApproval| it.place.as_deref() == Some(place);
+        let mut replied = self.entries.iter().filter(|it| it.takes_reply && is_it(it));
+        if let Some(entry) = replied.next() {
+            if self.decided.len() >= MAX_APPROVALS_SHOWN {
+                self.decided.pop_front();
+            }
+            self.decided.push_back((place.to_owned(), entry.id.clone()));
+        }
+        self.entries.retain(|it| !is_it(it));
     }
 
     /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
@@ -206,37 +233,39 @@ impl ApprovalPoller {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::approval::ApprovalClosed;
+    use goondan_protocol::decision::{DecisionClosed, DecisionForm, DecisionSubject};
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
     use super::*;
 
-    fn id(text: &str) -> ApprovalId {
+    fn id(text: &str) -> DecisionId {
         text.parse().unwrap()
     }
 
     fn show(text: &str) -> ApprovalNews {
-        ApprovalNews::Show(Box::new(ApprovalShow {
-            approval_id: id(text),
-            instance_key: "k".parse().unwrap(),
-            agent_name: "a".parse().unwrap(),
-            tool_name: "bash__exec".to_owned(),
-            input: json!({"command": "ls"}),
-            may_have_begun: false,
-            may_approve: true,
-            denied_at: None,
+        ApprovalNews::Show(Box::new(DecisionShow {
+            decision_id: id(text),
+            about: DecisionSubject::Call {
+                instance_key: "k".parse().unwrap(),
+                agent_name: "a".parse().unwrap(),
+                tool_name: "bash__exec".to_owned(),
+                input: json!({"command": "ls"}),
+                may_have_begun: false,
+            },
+            form: DecisionForm::default(),
+            expires: None,
         }))
     }
 
     fn close(text: &str) -> ApprovalNews {
-        ApprovalNews::Closed(ApprovalClosed {
-            approval_id: id(text),
+        ApprovalNews::Closed(DecisionClosed {
+            decision_id: id(text),
             how: "denied by a person".to_owned(),
         })
     }
 
-    fn begin_post(desk: &mut ApprovalPoller) -> ApprovalId {
+    fn begin_post(desk: &mut ApprovalPoller) -> DecisionId {
         match desk.begin(true) {
             Some(ApprovalAction::Post(id, message)) => {
                 assert!(message.buttons.is_some());
@@ -325,7 +354,7 @@ mod tests {
     fn steer_3_unknown_message_loses_its_buttons_when_pressed() {
         let mut desk = ApprovalPoller::of(None);
         let pressed = |place: &str, how: Option<&str>| Note {
-            approval_id: id("a-1"),
+            decision_id: id("a-1"),
             place: place.to_owned(),
             to: "q".to_owned(),
             told: "Nothing changed.".to_owned(),
@@ -338,6 +367,30 @@ mod tests {
         desk.note(pressed("p", Some("denied by a person")));
         assert_eq!(desk.begin(true), Some(tell));
         assert_eq!(begin_edit(&mut desk), "p");
+    }
+
+    #[test]
+    fn need_2_replies_are_assigned_to_their_messages_after_a_restart() {
+        let mut desk = ApprovalPoller::of(None);
+        desk.hear(show("a-1"));
+        let ApprovalNews::Show(mut question) = show("t-1") else {
+            panic!("no message");
+        };
+        question.form.reply = Some("answer".to_owned());
+        desk.hear(ApprovalNews::Show(question));
+        for place in ["p1", "p2"] {
+            let posted = begin_post(&mut desk);
+            desk.posted(&posted, place.to_owned());
+        }
+        let expected = HashMap::from([("p2".to_owned(), id("t-1"))]);
+        assert_eq!(desk.reply_places(), expected);
+        let mut desk = restarted(&desk);
+        assert_eq!(desk.reply_places(), expected);
+        desk.hear(close("t-1"));
+        assert_eq!(begin_edit(&mut desk), "p2");
+        desk.edited("p2");
+        assert_eq!(desk.reply_places(), expected, "a late reply is answered");
+        assert_eq!(restarted(&desk).reply_places(), HashMap::new());
     }
 
     #[test]

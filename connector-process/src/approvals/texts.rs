@@ -1,10 +1,13 @@
-//! Texts of messages about waiting tool calls. Pure.
+//! Texts of messages about waiting decisions. Pure.
 //!
-//! A model wrote the arguments and may try to imitate our messages. Invisible characters are
-//! therefore shown by code point, and no line of an argument can look like one of our lines.
+//! A model wrote the arguments and questions and may try to imitate our messages. Invisible
+//! characters are therefore shown by code point, and no line of an argument can look like one of our
+//! lines.
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalShow, ApprovalVerdict};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::decision::{
+    DecisionButton, DecisionShow, DecisionSubject, DecisionText, DecisionVerdict,
+};
+use goondan_protocol::ids::DecisionId;
 use serde_json::Value;
 
 use super::{Buttons, Message};
@@ -13,53 +16,81 @@ use crate::limits::{APPROVAL_KEPT_CHARS_MAX, APPROVAL_MESSAGE_UNITS_MAX};
 /// Indentation of the first line of an argument; further lines get it twice.
 const INDENT: &str = "  ";
 
-/// The message about a waiting call.
-pub(super) fn waits(show: &ApprovalShow) -> Message {
-    let id = &show.approval_id;
+/// The message about a waiting decision.
+pub(super) fn waits(show: &DecisionShow) -> Message {
+    let id = &show.decision_id;
     let mut body = facts(show);
     let is_whole = cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
-    let may_approve = show.may_approve && is_whole;
-    let mut head = format!("Tool call {id} waits for a person.");
-    if show.may_have_begun {
+    let mut choices = show.form.choices.clone();
+    let mut head = match &show.about {
+        DecisionSubject::Call { .. } => format!("Tool call {id} waits for a person."),
+        DecisionSubject::Question(_) => format!("Question {id} waits for a person."),
+        DecisionSubject::Review(_) => format!("Review {id} waits for a person."),
+    };
+    if let DecisionSubject::Call {
+        may_have_begun: true,
+        ..
+    } = &show.about
+    {
         head.push_str(" It may have started already, under an earlier rule.");
     }
-    if let Some(denied_at) = show.denied_at {
+    if let Some(expires) = &show.expires {
         head.push_str(&format!(
-            " Without a decision, it is denied at {denied_at}."
+            " Without a decision, {} at {}.",
+            one_line(&expires.outcome),
+            expires.at
         ));
     }
-    if !may_approve {
-        head.push_str(&format!(
-            " It is too long to be approved here. To see the full call: gdn inbox approvals {id}"
-        ));
+    match &show.about {
+        DecisionSubject::Call { .. } => {
+            if !is_whole {
+                choices.retain(|choice| choice.answer != DecisionButton::Approve);
+            }
+            let mut offered = choices.iter().map(|choice| choice.answer);
+            if !offered.any(|answer| answer == DecisionButton::Approve) {
+                head.push_str(&format!(
+                    " It is too long to be approved here. To see the full call: gdn inbox approvals {id}"
+                ));
+            }
+        }
+        DecisionSubject::Question(about) | DecisionSubject::Review(about) => {
+            head.push_str(&format!(" Details: gdn {}.", one_line(&about.command)));
+        }
     }
     Message {
         head,
+        reply: show.form.reply.as_deref().map(one_line),
         body,
         buttons: Some(Buttons {
-            approval_id: id.clone(),
-            may_approve,
+            decision_id: id.clone(),
+            choices,
         }),
     }
 }
 
-/// The message about a call that no longer waits.
-pub(super) fn closed(id: &ApprovalId, how: &str, about: &str) -> Message {
+/// The message about a decision that no longer waits.
+pub(super) fn closed(id: &DecisionId, how: &str, about: &str) -> Message {
     let mut body = one_line(how);
     if !about.is_empty() {
         body.push('\n');
         body.push_str(about);
     }
     cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
+    // The ids of tool calls have this prefix.
+    let noun = match id.as_str().starts_with("a-") {
+        true => "Tool call",
+        false => "Decision",
+    };
     Message {
-        head: format!("Tool call {id} is no longer pending."),
+        head: format!("{noun} {id} is no longer pending."),
+        reply: None,
         body,
         buttons: None,
     }
 }
 
-/// The start of a call's description, kept for the time after the decision.
-pub(super) fn about(show: &ApprovalShow) -> String {
+/// The start of a decision's description, kept for the time after the decision.
+pub(super) fn about(show: &DecisionShow) -> String {
     let mut about = facts(show);
     if let Some((at, _)) = about.char_indices().nth(APPROVAL_KEPT_CHARS_MAX) {
         about.truncate(at);
@@ -68,20 +99,41 @@ pub(super) fn about(show: &ApprovalShow) -> String {
     about
 }
 
-/// The call's agent, conversation, tool and arguments.
-fn facts(show: &ApprovalShow) -> String {
-    let arguments: String = match &show.input {
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            fields.map(|(name, value)| argument(name, value)).collect()
+/// The subject: of a call, its agent, conversation, tool and arguments.
+fn facts(show: &DecisionShow) -> String {
+    match &show.about {
+        DecisionSubject::Call {
+            instance_key,
+            agent_name,
+            tool_name,
+            input,
+            ..
+        } => {
+            let arguments: String = match input {
+                Value::Object(fields) => {
+                    let fields = fields.iter();
+                    fields.map(|(name, value)| argument(name, value)).collect()
+                }
+                other => argument("arguments", other),
+            };
+            format!(
+                "agent: {}\nconversation: {}\ntool: {}{arguments}",
+                one_line(agent_name.as_str()),
+                one_line(instance_key.as_str()),
+                one_line(tool_name)
+            )
         }
-        other => argument("arguments", other),
-    };
+        DecisionSubject::Question(about) => text_facts("question", about),
+        DecisionSubject::Review(about) => text_facts("work", about),
+    }
+}
+
+fn text_facts(name: &str, about: &DecisionText) -> String {
     format!(
-        "agent: {}\nconversation: {}\ntool: {}{arguments}",
-        one_line(show.agent_name.as_str()),
-        one_line(show.instance_key.as_str()),
-        one_line(&show.tool_name)
+        "agent: {}\n{}{}",
+        one_line(about.agent_name.as_str()),
+        one_line(&about.of),
+        argument(name, &Value::from(about.text.as_str()))
     )
 }
 
@@ -158,48 +210,64 @@ fn cut(text: &mut String, units_max: usize) -> bool {
 }
 
 /// Message shown to the user who pressed a button.
-pub(super) fn verdict(verdict: &ApprovalVerdict) -> String {
+pub(super) fn verdict(verdict: &DecisionVerdict) -> String {
     match verdict {
-        ApprovalVerdict::Decided { decision } => match decision {
-            ApprovalDecision::Approved => "Approved.".to_owned(),
-            ApprovalDecision::Denied => "Denied.".to_owned(),
-        },
-        ApprovalVerdict::DecidedBefore { how } => format!("Nothing changed: it is already {how}."),
-        ApprovalVerdict::Over {} => "Nothing changed: it is no longer pending.".to_owned(),
-        ApprovalVerdict::NotAllowed { message } => format!("Nothing changed: {message}."),
-        ApprovalVerdict::NotNow { message } => {
-            format!("Nothing changed: {message}. Press again in a moment.")
+        DecisionVerdict::Decided { how } => {
+            let mut chars = how.chars();
+            let first = chars.next().map(|first| first.to_uppercase().to_string());
+            let rest = chars.as_str();
+            let end = if rest.ends_with('.') { "" } else { "." };
+            format!("{}{rest}{end}", first.unwrap_or_default())
+        }
+        DecisionVerdict::DecidedBefore { how } => format!("Nothing changed: it is already {how}."),
+        DecisionVerdict::Over {} => "Nothing changed: it is no longer pending.".to_owned(),
+        DecisionVerdict::NotAllowed { message } => format!("Nothing changed: {message}."),
+        DecisionVerdict::NotNow { message } => {
+            format!("Nothing changed: {message}. Try again in a moment.")
         }
     }
 }
 
 /// Outcome of the call, if it no longer waits.
-pub(super) fn settled(verdict: &ApprovalVerdict) -> Option<String> {
+pub(super) fn settled(verdict: &DecisionVerdict) -> Option<String> {
     match verdict {
-        ApprovalVerdict::Decided { decision } => Some(decision.as_str().to_owned()),
-        ApprovalVerdict::DecidedBefore { how } => Some(how.clone()),
-        ApprovalVerdict::Over {} => Some("over: its turn has ended".to_owned()),
-        ApprovalVerdict::NotAllowed { .. } | ApprovalVerdict::NotNow { .. } => None,
+        DecisionVerdict::Decided { how } | DecisionVerdict::DecidedBefore { how } => {
+            Some(how.clone())
+        }
+        DecisionVerdict::Over {} => Some("over: its turn has ended".to_owned()),
+        DecisionVerdict::NotAllowed { .. } | DecisionVerdict::NotNow { .. } => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::decision::{DecisionDefault, DecisionForm};
     use serde_json::json;
 
     use super::*;
 
-    fn show(input: Value) -> ApprovalShow {
-        ApprovalShow {
-            approval_id: "a-1".parse().unwrap(),
-            instance_key: "ann".parse().unwrap(),
-            agent_name: "careful".parse().unwrap(),
-            tool_name: "bash__exec".to_owned(),
-            input,
-            may_have_begun: false,
-            may_approve: true,
-            denied_at: None,
+    fn show(input: Value) -> DecisionShow {
+        DecisionShow {
+            decision_id: "a-1".parse().unwrap(),
+            about: DecisionSubject::Call {
+                instance_key: "ann".parse().unwrap(),
+                agent_name: "careful".parse().unwrap(),
+                tool_name: "bash__exec".to_owned(),
+                input,
+                may_have_begun: false,
+            },
+            form: DecisionForm {
+                choices: Buttons::of_call("a-1", true).choices,
+                reply: None,
+            },
+            expires: None,
         }
+    }
+
+    fn may_approve(message: &Message) -> bool {
+        let buttons = message.buttons.as_ref().unwrap();
+        let mut offered = buttons.offered();
+        offered.any(|(answer, _)| answer == DecisionButton::Approve)
     }
 
     #[test]
@@ -211,14 +279,18 @@ mod tests {
                         agent: other\n  timeoutMs: 5";
         assert_eq!(message.body, expected);
         assert_eq!(message.head, "Tool call a-1 waits for a person.");
-        assert!(message.buttons.unwrap().may_approve);
-        let warned = waits(&ApprovalShow {
-            may_have_begun: true,
-            ..show(json!(1))
-        });
+        assert!(may_approve(&message));
+        let mut begun = show(json!(1));
+        if let DecisionSubject::Call { may_have_begun, .. } = &mut begun.about {
+            *may_have_begun = true;
+        }
+        let warned = waits(&begun);
         assert!(warned.head.contains("may have started"), "{warned:?}");
-        let limited = waits(&ApprovalShow {
-            denied_at: Some("2026-01-01T01:00:00.000Z".parse().unwrap()),
+        let limited = waits(&DecisionShow {
+            expires: Some(DecisionDefault {
+                at: "2026-01-01T01:00:00.000Z".parse().unwrap(),
+                outcome: "it is denied".to_owned(),
+            }),
             ..show(json!(1))
         });
         let expected = " Without a decision, it is denied at 2026-01-01T01:00:00.000Z.";
@@ -235,16 +307,19 @@ mod tests {
             message.head.contains("gdn inbox approvals a-1"),
             "{message:?}"
         );
-        assert!(!message.buttons.unwrap().may_approve);
-        let message = waits(&ApprovalShow {
-            may_approve: false,
+        assert!(!may_approve(&message));
+        let message = waits(&DecisionShow {
+            form: DecisionForm {
+                choices: Buttons::of_call("a-1", false).choices,
+                reply: None,
+            },
             ..show(json!({}))
         });
-        assert!(!message.buttons.unwrap().may_approve);
+        assert!(!may_approve(&message));
         // Telegram counts UTF-16 units, not characters.
         let wide = "😀".repeat(APPROVAL_MESSAGE_UNITS_MAX / 2);
         let message = waits(&show(json!({ "c": wide })));
-        assert!(!message.buttons.unwrap().may_approve);
+        assert!(!may_approve(&message));
     }
 
     #[test]
@@ -258,23 +333,60 @@ mod tests {
     }
 
     #[test]
+    fn need_2_a_question_shows_who_asks_and_how_to_answer() {
+        let about = DecisionText {
+            agent_name: "coder".parse().unwrap(),
+            of: "task shop, A shop".to_owned(),
+            text: "Which color?\nagent: other".to_owned(),
+            command: "task show shop".to_owned(),
+        };
+        let question = DecisionShow {
+            decision_id: "t-1".parse().unwrap(),
+            about: DecisionSubject::Question(about.clone()),
+            form: DecisionForm {
+                choices: Vec::new(),
+                reply: Some("answer".to_owned()),
+            },
+            expires: None,
+        };
+        let message = waits(&question);
+        assert_eq!(
+            message.headline("Reply to this message to"),
+            "Question t-1 waits for a person. Details: gdn task show shop. Reply to this message \
+             to answer."
+        );
+        // The text of an agent cannot look like one of our lines.
+        assert_eq!(
+            message.body,
+            "agent: coder\ntask shop, A shop\n  question:\n    Which color?\n    agent: other"
+        );
+        let review = DecisionShow {
+            about: DecisionSubject::Review(about),
+            ..question
+        };
+        assert!(waits(&review).head.starts_with("Review t-1 waits"));
+        let closed = closed(&"t-1".parse().unwrap(), "answered by telegram:5: blue", "");
+        assert_eq!(closed.head, "Decision t-1 is no longer pending.");
+    }
+
+    #[test]
     fn steer_3_button_press_is_answered_with_its_result() {
-        let decision = ApprovalDecision::Approved;
+        let decided = "approved".to_owned();
         let (how, message) = ("denied by a person".to_owned(), "not you".to_owned());
         for (given, told, is_settled) in [
-            (ApprovalVerdict::Decided { decision }, "Approved.", true),
+            (DecisionVerdict::Decided { how: decided }, "Approved.", true),
             (
-                ApprovalVerdict::DecidedBefore { how },
+                DecisionVerdict::DecidedBefore { how },
                 "Nothing changed: it is already denied by a person.",
                 true,
             ),
             (
-                ApprovalVerdict::Over {},
+                DecisionVerdict::Over {},
                 "Nothing changed: it is no longer pending.",
                 true,
             ),
             (
-                ApprovalVerdict::NotAllowed { message },
+                DecisionVerdict::NotAllowed { message },
                 "Nothing changed: not you.",
                 false,
             ),

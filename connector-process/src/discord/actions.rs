@@ -42,7 +42,7 @@ pub(super) struct Api {
 }
 
 #[derive(Debug, PartialEq)]
-struct DiscordRequest {
+pub(super) struct DiscordRequest {
     method: Method,
     path: Vec<String>,
     body: Option<Value>,
@@ -53,7 +53,7 @@ struct DiscordRequest {
 }
 
 impl DiscordRequest {
-    fn new(method: Method, path: &[&str]) -> Self {
+    pub(super) fn new(method: Method, path: &[&str]) -> Self {
         Self {
             method,
             path: path.iter().map(|&part| part.to_owned()).collect(),
@@ -64,8 +64,20 @@ impl DiscordRequest {
     }
 
     fn with(self, body: JsonObject) -> Self {
+        self.with_value(Value::Object(body))
+    }
+
+    pub(super) fn with_value(self, body: Value) -> Self {
         Self {
-            body: Some(Value::Object(body)),
+            body: Some(body),
+            ..self
+        }
+    }
+
+    /// The request uses the token of an interaction instead of the token of the bot.
+    pub(super) fn of_interaction(self) -> Self {
+        Self {
+            is_bots: false,
             ..self
         }
     }
@@ -245,7 +257,11 @@ impl Api {
         download::fetch(self.client.get(url), "Discord", bytes_max).await
     }
 
-    async fn ask(&self, request: DiscordRequest, is_repeatable: bool) -> Result<Value, CallError> {
+    pub(super) async fn ask(
+        &self,
+        request: DiscordRequest,
+        is_repeatable: bool,
+    ) -> Result<Value, CallError> {
         let failed = FailureContext {
             service: "Discord",
             is_repeatable,

@@ -20,7 +20,7 @@ use goondan_protocol::ids::EventId;
 use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -267,7 +267,7 @@ impl Listener {
         let _slot = self.slot()?;
         remote.permit.set_working();
         self.service.press(pressed).await?;
-        Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
+        Ok(RequestOutcome::Answered(self.service.on_pressed()))
     }
 
     /// Confirms a subscription of the service.

@@ -9,10 +9,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use goondan_protocol::approval::ApprovalPress;
+use goondan_protocol::decision::DecisionPress;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
+use serde_json::Value;
 
 use super::answer::{self, CheckAnswer, DirectResponse, RequestRejection, refused};
 use super::callbacks::Callbacks;
@@ -47,6 +48,11 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     /// Handles a button press about a tool call. On success, its result is durable.
     fn press(&self, _pressed: ButtonPress) -> BoxFuture<'static, Result<(), RequestRejection>> {
         async { Err(RequestRejection::NotFound) }.boxed()
+    }
+
+    /// The answer to a button press whose result is durable.
+    fn on_pressed(&self) -> DirectResponse {
+        DirectResponse::ok(Value::Null)
     }
 
     /// True if requests must be signed.
@@ -162,7 +168,7 @@ pub(crate) enum PageFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ButtonPress {
     /// The button and the user.
-    pub(crate) press: ApprovalPress,
+    pub(crate) press: DecisionPress,
     pub(crate) place: String,
     pub(crate) to: String,
 }

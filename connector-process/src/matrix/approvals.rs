@@ -1,29 +1,51 @@
-//! Tool calls that wait for a person, in a room. Matrix has no buttons: people react with an emoji.
+//! Decisions that wait for a person, in a room. Matrix has no buttons: people react with an emoji.
 //!
-//! The message itself says which call it is about, and no other account can change it.
+//! The message itself says which decision it is about, and no other account can change it.
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
+use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
 
 use super::actions::transaction;
 use super::api::{Api, ApiError};
 use super::events::{AUTOMATIC, MESSAGE, NOTICE, REACTION};
-use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
+use super::words::without_fallback;
+use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;
 
-/// Field of the messages with the call that they are about.
+/// Field of the messages with the decision that they are about.
 const APPROVAL: &str = "ai.goondan.approval";
 
-/// Reactions of people, by decision.
-const REACTIONS: [(&str, ApprovalDecision); 2] = [
-    ("✅", ApprovalDecision::Approved),
-    ("❌", ApprovalDecision::Denied),
-];
-
-/// Selects the colored form of an emoji. Some clients add it.
+/// Selects the colored form of an emoji. Some clients leave it out or add it.
 const EMOJI_STYLE: char = '\u{fe0f}';
+
+/// The reaction of an answer.
+fn reaction_of(answer: DecisionButton) -> String {
+    match answer {
+        DecisionButton::Approve => "✅".to_owned(),
+        DecisionButton::Deny => "❌".to_owned(),
+        DecisionButton::Option(9) => "🔟".to_owned(),
+        DecisionButton::Option(number) => {
+            format!("{}\u{fe0f}\u{20e3}", u16::from(number) + 1)
+        }
+    }
+}
+
+/// The answer of a reaction.
+fn answer_of(key: &str) -> Option<DecisionButton> {
+    let key = key.replace(EMOJI_STYLE, "");
+    match key.as_str() {
+        "✅" => Some(DecisionButton::Approve),
+        "❌" => Some(DecisionButton::Deny),
+        "🔟" => Some(DecisionButton::Option(9)),
+        _ => {
+            let digit = key.strip_suffix('\u{20e3}')?;
+            let number: u8 = digit.parse().ok()?;
+            number.checked_sub(1).map(DecisionButton::Option)
+        }
+    }
+}
 
 pub(super) struct ApprovalRoom {
     pub(super) api: Api,
@@ -36,14 +58,25 @@ pub(super) fn decided_message(event: &Value) -> Option<&str> {
     text(event, "/content/m.relates_to/event_id")
 }
 
-fn decision(event: &Value) -> Option<ApprovalDecision> {
+fn decision(event: &Value) -> Option<DecisionButton> {
     if text(event, "/type") != Some(REACTION) {
         return None;
     }
-    let key = text(event, "/content/m.relates_to/key")?;
-    let key = key.trim_end_matches(EMOJI_STYLE);
-    let mut reactions = REACTIONS.iter();
-    reactions.find_map(|(emoji, decision)| (*emoji == key).then_some(*decision))
+    answer_of(text(event, "/content/m.relates_to/key")?)
+}
+
+/// The reply to a message of the room, if the event is one.
+pub(super) fn to_reply(event: &Value, room: &str) -> Option<ChatReply> {
+    let content = event.get("content")?;
+    let answered = text(content, "/m.relates_to/m.in_reply_to/event_id")?;
+    let is_text = text(event, "/type") == Some(MESSAGE) && text(content, "/msgtype")? == "m.text";
+    let user = text(event, "/sender")?.to_owned();
+    is_text.then_some(ChatReply {
+        place: place_of(room, answered),
+        user: user.clone(),
+        text: without_fallback(content, text(content, "/body")?).to_owned(),
+        to: user,
+    })
 }
 
 /// The decision of a reaction to `message`, if the account `own` asked for it there.
@@ -52,7 +85,7 @@ pub(super) fn to_pressed(
     message: &Value,
     (own, room): (&str, &str),
 ) -> Option<ButtonPress> {
-    let decision = decision(event)?;
+    let answer = decision(event)?;
     if text(message, "/sender") != Some(own) {
         return None;
     }
@@ -60,15 +93,15 @@ pub(super) fn to_pressed(
     let offered = approval.get("offered").and_then(Value::as_array)?;
     if !offered
         .iter()
-        .any(|it| it.as_str() == Some(decision.as_str()))
+        .any(|it| it.as_str() == Some(&answer.to_string()))
     {
         return None;
     }
     let user = text(event, "/sender")?.to_owned();
     Some(ButtonPress {
-        press: ApprovalPress {
-            approval_id: ApprovalId::new(text(approval, "/id")?).ok()?,
-            decision,
+        press: DecisionPress {
+            decision_id: DecisionId::new(text(approval, "/id")?).ok()?,
+            answer: DecisionAnswer::Button(answer),
             user: user.clone(),
         },
         place: place_of(room, text(message, "/event_id")?),
@@ -81,48 +114,45 @@ fn place_of(room: &str, event: &str) -> String {
     format!("{room} {event}")
 }
 
-/// Reactions that a message offers, with their decisions.
-fn offered(buttons: &Buttons) -> Vec<(&'static str, ApprovalDecision)> {
-    let decisions: Vec<ApprovalDecision> = buttons.offered().map(|(it, _)| it).collect();
-    let reactions = REACTIONS.iter().copied();
-    reactions
-        .filter(|(_, decision)| decisions.contains(decision))
-        .collect()
-}
-
 /// A message whose foreign text is in a preformatted block, in which nothing is a mention or a link.
 fn written(message: &Message) -> Value {
-    let offered = message.buttons.as_ref().map(|it| (it, offered(it)));
-    let hint = offered.as_ref().map(|(_, offered)| {
-        let words = offered.iter().map(|(emoji, decision)| {
-            let verb = match decision {
-                ApprovalDecision::Approved => "approve",
-                ApprovalDecision::Denied => "deny",
+    let buttons = message.buttons.as_ref().filter(|it| !it.choices.is_empty());
+    let hint = buttons.map(|buttons| {
+        let words = buttons.offered().map(|(answer, label)| {
+            let label = match answer {
+                DecisionButton::Approve | DecisionButton::Deny => label.to_lowercase(),
+                DecisionButton::Option(_) => label.to_owned(),
             };
-            format!("{emoji} to {verb}")
+            let emoji = reaction_of(answer);
+            match answer {
+                DecisionButton::Option(_) => format!("{emoji} for `{label}`"),
+                DecisionButton::Approve | DecisionButton::Deny => format!("{emoji} to {label}"),
+            }
         });
         let words: Vec<String> = words.collect();
         format!("React with {}.", words.join(" or "))
     });
-    let plain: Vec<&str> = [message.head.as_str(), message.body.as_str()]
+    let head = message.headline("Reply to this message to");
+    let plain: Vec<&str> = [head.as_str(), message.body.as_str()]
         .into_iter()
         .chain(hint.as_deref())
         .collect();
     let html = format!(
         "{}<pre><code>{}</code></pre>{}",
-        escaped(&message.head),
+        escaped(&head),
         escaped(&message.body),
-        hint.as_deref().unwrap_or_default()
+        escaped(hint.as_deref().unwrap_or_default())
     );
     let content = json!({
         "msgtype": "m.text", "body": plain.join("\n"), "format": "org.matrix.custom.html",
         "formatted_body": html, "m.mentions": {}, AUTOMATIC: true,
     });
-    let Some((buttons, offered)) = offered else {
+    let Some(buttons) = buttons else {
         return content;
     };
-    let offered: Vec<&str> = offered.iter().map(|(_, it)| it.as_str()).collect();
-    let approval = json!({"id": buttons.approval_id, "offered": offered});
+    let offered = buttons.offered().map(|(answer, _)| answer);
+    let offered: Vec<DecisionButton> = offered.collect();
+    let approval = json!({"id": buttons.decision_id, "offered": offered});
     with(content, [(APPROVAL, approval)])
 }
 
@@ -158,10 +188,11 @@ impl ApprovalRoom {
 
     /// Adds the reactions, so that people only have to tap them.
     async fn offer(&self, event: &str, buttons: &Buttons) {
-        for (emoji, decision) in offered(buttons) {
+        for (answer, _) in buttons.offered() {
+            let emoji = reaction_of(answer);
             let relation = json!({"rel_type": "m.annotation", "event_id": event, "key": emoji});
             let content = json!({"m.relates_to": relation});
-            let mark = format!("{event} {}", decision.as_str());
+            let mark = format!("{event} {answer}");
             if let Err(error) = self.send(REACTION, &mark, &content).await {
                 tracing::debug!(%error, "failed to add a reaction to an approval");
             }
@@ -172,9 +203,9 @@ impl ApprovalRoom {
 impl Board for ApprovalRoom {
     async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let buttons = message.buttons.as_ref();
-        // The same call is one message, however often it is posted.
+        // The same decision is one message, however often it is posted.
         let mark = match buttons {
-            Some(buttons) => format!("approval {}", buttons.approval_id),
+            Some(buttons) => format!("approval {}", buttons.decision_id),
             None => uuid::Uuid::now_v7().to_string(),
         };
         let sent = self.send(MESSAGE, &mark, &written(message)).await;
@@ -217,11 +248,9 @@ mod tests {
     fn message(may_approve: bool) -> Message {
         Message {
             head: "Tool call a-1 waits.".to_owned(),
+            reply: None,
             body: "agent: a\n@room <b> & x".to_owned(),
-            buttons: Some(Buttons {
-                approval_id: "a-1".parse().unwrap(),
-                may_approve,
-            }),
+            buttons: Some(Buttons::of_call("a-1", may_approve)),
         }
     }
 
@@ -259,27 +288,26 @@ mod tests {
         let pressed = |key: &str, message: &Value| {
             to_pressed(&reaction(key), message, (OWN, "!r:x")).map(|pressed| {
                 let press = pressed.press;
-                assert_eq!(press.approval_id.as_str(), "a-1");
+                assert_eq!(press.decision_id.as_str(), "a-1");
                 assert_eq!(
                     (press.user.as_str(), pressed.to.as_str()),
                     ("@ada:x", "@ada:x")
                 );
                 assert_eq!(pressed.place, "!r:x $m");
-                press.decision
+                press.answer
             })
         };
+        let approve = Some(DecisionAnswer::Button(DecisionButton::Approve));
+        let deny = Some(DecisionAnswer::Button(DecisionButton::Deny));
         let all = posted(true);
-        assert_eq!(pressed("✅", &all), Some(ApprovalDecision::Approved));
-        assert_eq!(
-            pressed("✅\u{fe0f}", &all),
-            Some(ApprovalDecision::Approved)
-        );
-        assert_eq!(pressed("❌", &all), Some(ApprovalDecision::Denied));
+        assert_eq!(pressed("✅", &all), approve);
+        assert_eq!(pressed("✅\u{fe0f}", &all), approve);
+        assert_eq!(pressed("❌", &all), deny);
         assert_eq!(pressed("👍", &all), None);
         // A message that shows only a part of the call.
         let part = posted(false);
         assert_eq!(pressed("✅", &part), None);
-        assert_eq!(pressed("❌", &part), Some(ApprovalDecision::Denied));
+        assert_eq!(pressed("❌", &part), deny);
         let mut forged = posted(true);
         forged["sender"] = json!("@eve:x");
         assert_eq!(pressed("✅", &forged), None);
@@ -287,5 +315,25 @@ mod tests {
         assert_eq!(decided_message(&reaction("👍")), None);
         let said = json!({"type": MESSAGE, "content": {"body": "✅"}});
         assert_eq!(decided_message(&said), None);
+    }
+
+    #[test]
+    fn need_2_options_and_replies_of_matrix_are_understood() {
+        for number in 0..10 {
+            let option = DecisionButton::Option(number);
+            let key = reaction_of(option);
+            assert_eq!(answer_of(&key), Some(option), "{key}");
+            assert_eq!(answer_of(&key.replace(EMOJI_STYLE, "")), Some(option));
+        }
+        assert_eq!(answer_of("0\u{20e3}"), None);
+        let said = json!({"type": MESSAGE, "sender": "@ada:x", "event_id": "$a",
+            "content": {"msgtype": "m.text", "body": "> <@bot:x> Which?\n\nblue",
+                "m.relates_to": {"m.in_reply_to": {"event_id": "$m"}}}});
+        let reply = to_reply(&said, "!r:x").unwrap();
+        assert_eq!(
+            (reply.place.as_str(), reply.text.trim()),
+            ("!r:x $m", "blue")
+        );
+        assert_eq!(reply.user, "@ada:x");
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::client::McpClientHandler;
 use super::questions::OpenCalls;
-use super::requests::{self, OmittedTool};
+use super::requests::{self, OmittedTool, ToolPage};
 use super::resource_tools::{Capabilities, OwnTool, OwnToolFailure};
 use super::{content, error_texts, rounds};
 use crate::call_clock::DeadlineExceeded;
@@ -239,27 +239,54 @@ impl Actions {
 async fn all_tools(
     peer: &Peer<RoleClient>,
 ) -> Result<(Vec<McpTool>, Vec<OmittedTool>), ServiceError> {
-    let (mut tools, mut left_out) = (Vec::new(), Vec::new());
+    let mut listing = ToolPages::default();
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let found = requests::list_tools(peer, page).await?;
-        tools.extend(found.tools.into_iter().map(to_tool));
-        left_out.extend(found.left_out);
-        cursor = found.next_cursor;
-        if cursor.is_none() || tools.len() >= MCP_TOOLS_MAX {
+        cursor = listing.add(requests::list_tools(peer, page).await?);
+        if cursor.is_none() || listing.tools.len() >= MCP_TOOLS_MAX {
             break;
         }
     }
-    left_out.extend(
-        tools
-            .drain(MCP_TOOLS_MAX.min(tools.len())..)
-            .map(|tool| OmittedTool {
-                name: tool.name,
-                reason: format!("more than {MCP_TOOLS_MAX} tools"),
-            }),
-    );
-    Ok((tools, left_out))
+    Ok(listing.limited())
+}
+
+/// The pages of a list so far.
+#[derive(Debug, Default)]
+struct ToolPages {
+    tools: Vec<McpTool>,
+    left_out: Vec<OmittedTool>,
+    names: BTreeSet<String>,
+    cursors: BTreeSet<String>,
+}
+
+impl ToolPages {
+    /// Adds a page; returns the cursor of the next one. Some servers return a cursor with the last
+    /// page, and the same page for it again, so a known cursor ends the list.
+    fn add(&mut self, page: ToolPage) -> Option<String> {
+        for tool in page.tools.into_iter().map(to_tool) {
+            if self.names.insert(tool.name.clone()) {
+                self.tools.push(tool);
+            }
+        }
+        for omitted in page.left_out {
+            if !self.left_out.contains(&omitted) {
+                self.left_out.push(omitted);
+            }
+        }
+        page.next_cursor
+            .filter(|cursor| self.cursors.insert(cursor.clone()))
+    }
+
+    fn limited(mut self) -> (Vec<McpTool>, Vec<OmittedTool>) {
+        let surplus = self.tools.split_off(MCP_TOOLS_MAX.min(self.tools.len()));
+        let surplus = surplus.into_iter().map(|tool| OmittedTool {
+            name: tool.name,
+            reason: format!("more than {MCP_TOOLS_MAX} tools"),
+        });
+        self.left_out.extend(surplus);
+        (self.tools, self.left_out)
+    }
 }
 
 fn to_tool(tool: rmcp::model::Tool) -> McpTool {
@@ -321,4 +348,38 @@ fn to_value(answer: &impl serde::Serialize) -> Result<Value, CallError> {
 
 fn unreadable(error: &serde_json::Error) -> CallError {
     CallError::new(CallErrorCode::Internal, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn page(names: &[&str], next_cursor: Option<&str>) -> ToolPage {
+        let tools = names.iter().map(|name| {
+            let tool = json!({"name": name, "inputSchema": {"type": "object"}});
+            serde_json::from_value(tool).unwrap()
+        });
+        ToolPage {
+            tools: tools.collect(),
+            left_out: vec![OmittedTool {
+                name: "odd".to_owned(),
+                reason: "no schema".to_owned(),
+            }],
+            next_cursor: next_cursor.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn prov_1_a_cursor_that_does_not_advance_ends_the_list() {
+        let mut pages = ToolPages::default();
+        // An empty cursor is one as well.
+        assert_eq!(pages.add(page(&["a"], Some(""))).as_deref(), Some(""));
+        assert_eq!(pages.add(page(&["b"], Some("2"))).as_deref(), Some("2"));
+        assert_eq!(pages.add(page(&["b"], Some("2"))), None);
+        let (tools, left_out) = pages.limited();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!((names, left_out.len()), (vec!["a", "b"], 1));
+    }
 }

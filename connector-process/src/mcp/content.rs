@@ -2,22 +2,49 @@
 
 use goondan_protocol::images::{Image, MAX_IMAGES, MAX_IMAGES_BYTES};
 use goondan_protocol::service::McpResult;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Name of our tool that reads a resource.
 pub(super) const READ_RESOURCE: &str = "read_resource";
 
+/// Fields of a result that are no contents.
+const NO_CONTENT: &[&str] = &[
+    "content",
+    "structuredContent",
+    "isError",
+    "_meta",
+    "resultType",
+];
+
 /// Converts the result of a tool.
 pub(super) fn of_call(result: &Value) -> McpResult {
-    let content = result.get("content").and_then(Value::as_array);
+    // A field of the protocol's first version, in which some servers put the whole result.
+    if let Some(inner) = result.get("toolResult").filter(|inner| !inner.is_null()) {
+        if inner.get("content").is_some() {
+            return of_call(inner);
+        }
+        return of_call(&json!({"content": inner}));
+    }
     let mut builder = ResultBuilder::default();
-    for part in content.into_iter().flatten() {
-        builder.take(part);
+    match result.get("content") {
+        Some(Value::Array(parts)) => parts.iter().for_each(|part| builder.take(part)),
+        Some(Value::Null) | None => {}
+        Some(part) => builder.take(part),
     }
     if builder.is_nothing()
         && let Some(structured) = result.get("structuredContent")
     {
         builder.say(structured.to_string());
+    }
+    // Some servers return the fields of their own result.
+    if builder.is_nothing()
+        && let Some(fields) = result.as_object()
+    {
+        let mut fields = fields.clone();
+        fields.retain(|name, _| !NO_CONTENT.contains(&name.as_str()));
+        if !fields.is_empty() {
+            builder.say(Value::Object(fields).to_string());
+        }
     }
     McpResult {
         is_error: result.get("isError") == Some(&Value::Bool(true)),
@@ -84,14 +111,28 @@ impl ResultBuilder {
     /// exists.
     fn take(&mut self, part: &Value) {
         let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
+        if let Value::String(said) = part {
+            return self.say(said.clone());
+        }
         match text("/type").unwrap_or("part") {
-            "text" => self.say(text("/text").unwrap_or_default().to_owned()),
+            "text" => match part.get("text") {
+                Some(Value::String(said)) => self.say(said.clone()),
+                Some(Value::Null) | None => self.say(String::new()),
+                Some(other) => self.say(other.to_string()),
+            },
+            // Not a part of a content, but data of the tool's own.
+            _ if part.get("type").is_none() => self.say(part.to_string()),
             "resource" => {
                 if let Some(resource) = part.get("resource") {
                     self.take_resource(resource);
                 }
             }
             "resource_link" => self.say(link(part)),
+            // Its contents prove the type later.
+            "image" => {
+                let media_type = text("/mimeType").unwrap_or("image/png");
+                self.take_data("image", Some(media_type), text("/data"));
+            }
             kind => self.take_data(kind, text("/mimeType"), text("/data")),
         }
     }
@@ -149,8 +190,6 @@ fn link(part: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -177,6 +216,42 @@ mod tests {
         assert_eq!(kinds, ["image/png", "image/gif"]);
         let structured = of_call(&json!({"content": [], "structuredContent": {"n": 1}}));
         assert_eq!(structured.text, r#"{"n":1}"#);
+    }
+
+    #[test]
+    fn prov_1_results_in_no_form_of_the_protocol_reach_the_model() {
+        for (result, expected) in [
+            (json!({"content": "one"}), "one"),
+            (json!({"content": {"type": "text", "text": "one"}}), "one"),
+            (json!({"content": ["one", "two"]}), "one\n\ntwo"),
+            (json!({"content": {"n": 1}}), r#"{"n":1}"#),
+            (
+                json!({"content": [{"type": "text", "text": {"n": 1}}]}),
+                r#"{"n":1}"#,
+            ),
+            (
+                json!({"success": true, "configs": [], "_meta": {}, "isError": false}),
+                r#"{"success":true,"configs":[]}"#,
+            ),
+            (json!({"content": [], "structuredContent": [1]}), "[1]"),
+            (
+                json!({"toolResult": {"content": [{"type": "text", "text": "one"}]}}),
+                "one",
+            ),
+            (json!({"toolResult": {"n": 1}}), r#"{"n":1}"#),
+            (json!({"toolResult": null, "content": "one"}), "one"),
+            (json!({"content": []}), ""),
+            (json!({"content": null}), ""),
+            (json!({}), ""),
+        ] {
+            assert_eq!(of_call(&result).text, expected, "{result}");
+        }
+        for part in [
+            json!({"type": "blob", "data": "AAAA", "mimeType": "image/png"}),
+            json!({"type": "image", "data": "AAAA"}),
+        ] {
+            assert_eq!(of_call(&json!({"content": [part]})).images.len(), 1);
+        }
     }
 
     #[test]

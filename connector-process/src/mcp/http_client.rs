@@ -19,9 +19,11 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use serde_json::Value;
 use sse_stream::Sse;
 
 use super::initialize_result;
+use crate::lone_surrogates::without_lone_surrogates;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
@@ -66,12 +68,50 @@ impl McpHttpClient {
         response: StreamableHttpPostResponse,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let begins = request.as_ref().is_some_and(|request| request.begins);
+        let addressee = request
+            .as_ref()
+            .map(|request| (request.id.clone(), request.in_session));
         let correlation = correlate(request, if begins { complete(response) } else { response })?;
         if correlation.is_doubtful {
             self.is_doubtful.store(true, Ordering::Release);
         }
-        Ok(correlation.response)
+        Ok(match (correlation.response, addressee) {
+            (StreamableHttpPostResponse::Sse(events, session), Some((id, in_session))) => {
+                let is_doubtful = Arc::clone(&self.is_doubtful);
+                let events = events.map(move |event| -> Result<Sse, SseError> {
+                    let mut event = event?;
+                    let repaired = event.data.as_deref().and_then(without_lone_surrogates);
+                    event.data = repaired.or(event.data);
+                    if let Some(error) = event.data.as_deref().and_then(|it| error_for(it, &id)) {
+                        is_doubtful.fetch_or(in_session, Ordering::AcqRel);
+                        event.data = Some(error);
+                    }
+                    Ok(event)
+                });
+                StreamableHttpPostResponse::Sse(events.boxed(), session)
+            }
+            (response, _) => response,
+        })
     }
+}
+
+/// The error in an event as the answer of a request, if the event is an error without the request's
+/// id, or no message at all. The stream answers only this request.
+fn error_for(data: &str, id: &RequestId) -> Option<String> {
+    let said: Value = serde_json::from_str(data).ok()?;
+    let error = said.get("error").filter(|error| !error.is_null())?;
+    let is_own = said.get("id") == serde_json::to_value(id).ok().as_ref();
+    if said.get("method").is_some() || is_own && said.get("jsonrpc").is_some() {
+        return None;
+    }
+    let message = error.as_str().or_else(|| error.get("message")?.as_str());
+    let message = message.unwrap_or("the server reported an error");
+    let code = error.get("code").and_then(Value::as_i64);
+    let code = code.and_then(|code| i32::try_from(code).ok());
+    let code = code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
+    let error = ErrorData::new(code, message.to_owned(), None);
+    let error = JsonRpcError::new(Some(id.clone()), error);
+    serde_json::to_string(&ServerJsonRpcMessage::Error(error)).ok()
 }
 
 impl StreamableHttpClient for McpHttpClient {
@@ -86,11 +126,13 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
+        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message(uri, message, session_id, auth_header, custom_headers)
-            .await?;
-        self.correlate(request, response)
+            .await;
+        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
+        self.correlate(request, if is_note { taken(response) } else { response }?)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -103,6 +145,7 @@ impl StreamableHttpClient for McpHttpClient {
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
+        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message_with_max_sse_event_size(
@@ -113,8 +156,9 @@ impl StreamableHttpClient for McpHttpClient {
                 custom_headers,
                 max_sse_event_size,
             )
-            .await?;
-        self.correlate(request, response)
+            .await;
+        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
+        self.correlate(request, if is_note { taken(response) } else { response }?)
     }
 
     async fn delete_session(
@@ -213,6 +257,51 @@ impl Correlation {
             response: StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session),
             is_doubtful: request.in_session,
         }
+    }
+}
+
+/// The error of a request. Servers report a lost session with another status than 404, and with a
+/// body that is no message; they have not executed the request.
+fn with_lost_session(request: Option<&PendingRpc>, error: HttpError) -> HttpError {
+    let in_session = request.is_some_and(|request| request.in_session);
+    match &error {
+        StreamableHttpError::UnexpectedServerResponse(said)
+            if in_session && (said.starts_with("HTTP 410") || is_of_lost_session(said)) =>
+        {
+            StreamableHttpError::SessionExpired
+        }
+        _ => error,
+    }
+}
+
+/// True if a response with a status from 400 to 499 is about the session, and not about its token.
+fn is_of_lost_session(said: &str) -> bool {
+    let is_of_token = ["HTTP 401", "HTTP 403"]
+        .iter()
+        .any(|status| said.starts_with(status));
+    said.starts_with("HTTP 4") && !is_of_token && is_about_session(said)
+}
+
+/// The response to a notification, which needs none. Servers answer it with a page, an empty body
+/// without a media type, an event stream, or an error because they do not know the method, and the
+/// session works nevertheless.
+fn taken(
+    response: Result<StreamableHttpPostResponse, HttpError>,
+) -> Result<StreamableHttpPostResponse, HttpError> {
+    match response {
+        Err(
+            StreamableHttpError::UnexpectedContentType(_)
+            | StreamableHttpError::UnexpectedServerResponse(_)
+            | StreamableHttpError::Deserialize(_),
+        )
+        | Ok(StreamableHttpPostResponse::Sse(..)) => {
+            tracing::debug!(
+                ?response,
+                "the MCP server answered a notification out of turn"
+            );
+            Ok(StreamableHttpPostResponse::Accepted)
+        }
+        response => response,
     }
 }
 
@@ -322,6 +411,102 @@ mod tests {
         }
         let response = correlate(awaited(true), StreamableHttpPostResponse::Accepted);
         assert_eq!(answered(response), Some(RequestId::Number(7)));
+    }
+
+    #[tokio::test]
+    async fn prov_1_an_error_in_an_event_is_the_answer_of_the_request() {
+        let own = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}}"#;
+        let note = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#;
+        let result = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+        for (data, is_changed) in [
+            (r#"{"error":"no"}"#, true),
+            (r#"{"error":{"message":"no"}}"#, true),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}"#,
+                true,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}"#,
+                true,
+            ),
+            (own, false),
+            (note, false),
+            (result, false),
+            ("ping", false),
+        ] {
+            let event = Sse {
+                data: Some(data.to_owned()),
+                ..Sse::default()
+            };
+            let events = futures_util::stream::iter([Ok(event)]).boxed();
+            let client = McpHttpClient::new(crate::http::service_client().unwrap());
+            let response = StreamableHttpPostResponse::Sse(events, None);
+            let response = client.correlate(awaited(true), response).unwrap();
+            let StreamableHttpPostResponse::Sse(mut events, _) = response else {
+                panic!("{data}");
+            };
+            let found = events.next().await.unwrap().unwrap().data.unwrap();
+            assert_eq!(client.is_doubtful.load(Ordering::Acquire), is_changed);
+            if is_changed {
+                let error: ServerJsonRpcMessage = serde_json::from_str(&found).unwrap();
+                let ServerJsonRpcMessage::Error(error) = error else {
+                    panic!("{found}");
+                };
+                assert_eq!(error.id, Some(RequestId::Number(7)), "{found}");
+                assert_eq!(error.error.message, "no");
+            } else {
+                assert_eq!(found, data);
+            }
+        }
+    }
+
+    #[test]
+    fn prov_1_a_lost_session_is_recognized_in_any_body() {
+        let lost = |in_session: bool, said: &str| {
+            let error = StreamableHttpError::UnexpectedServerResponse(said.to_owned().into());
+            let found = with_lost_session(awaited(in_session).as_ref(), error);
+            matches!(found, StreamableHttpError::SessionExpired)
+        };
+        for said in [
+            "HTTP 400 Bad Request: No active session",
+            "HTTP 400 Bad Request: {\"error\":\"Unknown Mcp-Session-Id header\"}",
+            "HTTP 409 Conflict: the server is not initialized",
+            "HTTP 410 Gone: ",
+        ] {
+            assert!(lost(true, said), "{said}");
+            assert!(!lost(false, said), "{said}");
+        }
+        for said in [
+            "HTTP 400 Bad Request: no such field",
+            "HTTP 302 Found: session",
+            "HTTP 401 Unauthorized: the session has expired",
+        ] {
+            assert!(!lost(true, said), "{said}");
+        }
+    }
+
+    #[test]
+    fn prov_1_an_odd_response_to_a_notification_ends_no_session() {
+        let html = "text/html".to_owned();
+        let events = futures_util::stream::empty().boxed();
+        for response in [
+            Err(StreamableHttpError::UnexpectedContentType(None)),
+            Err(StreamableHttpError::UnexpectedContentType(Some(html))),
+            Err(StreamableHttpError::UnexpectedServerResponse(
+                "HTTP 404 Not Found".into(),
+            )),
+            Ok(StreamableHttpPostResponse::Sse(events, None)),
+            Ok(StreamableHttpPostResponse::Accepted),
+        ] {
+            let shown = format!("{response:?}");
+            let accepted = taken(response);
+            assert!(
+                matches!(accepted, Ok(StreamableHttpPostResponse::Accepted)),
+                "{shown}"
+            );
+        }
+        let lost = taken(Err(StreamableHttpError::SessionExpired));
+        assert!(matches!(lost, Err(StreamableHttpError::SessionExpired)));
     }
 
     #[tokio::test]

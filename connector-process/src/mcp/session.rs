@@ -14,7 +14,6 @@ use rmcp::RoleClient;
 use rmcp::service::{Peer, RunningService, serve_client};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use serde::de::IgnoredAny;
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::task::JoinSet;
@@ -26,6 +25,7 @@ use super::http_client::McpHttpClient;
 use super::initialize_result;
 use super::last_words::LastWords;
 use super::older_transport::{self, OFFERS_ONLY_EVENTS};
+use super::stdout_line;
 use crate::guarded::{self, Group};
 use crate::http;
 use crate::limits::{
@@ -33,6 +33,7 @@ use crate::limits::{
     SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::lines::{LineReader, ProgramStream};
+use crate::lone_surrogates::without_lone_surrogates;
 
 /// Byte order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -285,7 +286,7 @@ async fn log_lines(
     }
 }
 
-/// Forwards lines of stdout that are JSON; other lines are logged (`LOG-3`). A line too long to
+/// Forwards lines of stdout that are messages; other lines are logged (`LOG-3`). A line too long to
 /// check is forwarded unchanged. Programs of .NET write a byte order mark first.
 async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: DuplexStream) {
     let mut is_initialized = false;
@@ -295,27 +296,37 @@ async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: Dupl
             false => None,
         };
         let text = text.unwrap_or(&line.bytes);
-        let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(text).is_err();
-        if is_text {
+        // The library would drop an answer with half of a character, and the call would wait for it.
+        let repaired = std::str::from_utf8(text)
+            .ok()
+            .and_then(without_lone_surrogates);
+        let text = repaired.as_deref().map_or(text, str::as_bytes);
+        let found = match line.is_whole() {
+            true => stdout_line::messages(text),
+            false => Some(vec![text.into()]),
+        };
+        let Some(found) = found else {
             if !line.is_blank() {
                 line.log(ProgramStream::Stdout);
             }
             continue;
-        }
-        let completed = match is_initialized {
-            true => None,
-            false => initialize_result::completed(text),
         };
-        is_initialized |= completed.is_some();
-        let text = completed.as_deref().unwrap_or(text);
         let end: &[u8] = if line.is_end { b"\n" } else { b"" };
-        let passed = async {
-            messages.write_all(text).await?;
-            messages.write_all(end).await
-        };
-        // A client that no longer reads has ended the session.
-        if passed.await.is_err() {
-            return;
+        for text in found {
+            let completed = match is_initialized {
+                true => None,
+                false => initialize_result::completed(&text),
+            };
+            is_initialized |= completed.is_some();
+            let text = completed.as_deref().unwrap_or(&text);
+            let passed = async {
+                messages.write_all(text).await?;
+                messages.write_all(end).await
+            };
+            // A client that no longer reads has ended the session.
+            if passed.await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, ReplyFault, StreamProgress, is_text, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_text, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
@@ -173,6 +173,8 @@ fn blocks_of(said: &ChatMessage) -> Vec<Value> {
             .map(|picture| image(&picture))
             .collect();
         let text = told(result);
+        // A result that is marked as an error may have no images. Its text says so as well.
+        let is_marked = result.is_error && images.is_empty();
         let content = if images.is_empty() {
             Value::String(text)
         } else {
@@ -181,7 +183,7 @@ fn blocks_of(said: &ChatMessage) -> Vec<Value> {
         };
         if let Some(block) = block.as_object_mut() {
             block.insert("content".to_owned(), content);
-            if result.is_error {
+            if is_marked {
                 block.insert("is_error".to_owned(), Value::Bool(true));
             }
         }
@@ -249,6 +251,8 @@ impl Dialect for AnthropicReader {
             }
             "ping" => {}
             "error" => return Err(ReplyFault::Said(said)),
+            // Gateways leave out the type.
+            _ if error_at(&said).is_some() => return Err(ReplyFault::Said(said)),
             _ => return Ok(StreamProgress::Unknown),
         }
         Ok(StreamProgress::More)
@@ -267,19 +271,32 @@ impl Dialect for AnthropicReader {
         Self::stop(Some(&body), draft)
     }
 
+    /// Gateways leave out `message_stop`. The finish reason follows all contents.
+    fn may_just_end(&self) -> bool {
+        true
+    }
+
+    fn close(&mut self, draft: &mut Draft) -> Result<(), ReplyFault> {
+        self.end_all(draft)
+    }
+
     fn is_declined(&self, draft: &Draft) -> bool {
         draft.stop_reason() == Some("refusal")
     }
 }
 
 impl AnthropicReader {
-    /// Token counts arrive in several events; each field has its latest value.
+    /// Token counts arrive in several events; each field has its latest value. Those of the input
+    /// only grow: gateways send zeros in the first event or in the last.
     fn count(&mut self, usage: Option<&Value>, draft: &mut Draft) {
         let Some(Value::Object(usage)) = usage else {
             return;
         };
         for (name, value) in usage {
-            if !value.is_null() {
+            let field = |value: &Value| tokens_at(value, "");
+            let is_of_input = !name.starts_with("output");
+            let is_less = is_of_input && self.usage.get(name).map(field) > Some(field(value));
+            if !value.is_null() && !is_less {
                 self.usage.insert(name.clone(), value.clone());
             }
         }
@@ -370,7 +387,8 @@ impl AnthropicReader {
                     signature.push_str(more);
                 }
             }
-            None => {}
+            // A gateway left out the start of the block.
+            None => draft.think(text_at(delta, "/thinking").unwrap_or_default())?,
         }
         Ok(())
     }

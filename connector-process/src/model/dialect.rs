@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::draft::{Draft, Excess};
 use super::events::{NoEvent, SseEvent};
+use crate::lone_surrogates::without_lone_surrogates;
 
 /// State after an event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,11 @@ pub(super) trait Dialect: Send {
         false
     }
 
+    /// Completes a reply whose stream has no end marker.
+    fn close(&mut self, _draft: &mut Draft) -> Result<(), ReplyFault> {
+        Ok(())
+    }
+
     /// True if the finish reason marks the reply as a refusal.
     fn is_declined(&self, draft: &Draft) -> bool;
 
@@ -74,7 +80,24 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
 }
 
 pub(super) fn json(event: &SseEvent) -> Result<Value, ReplyFault> {
-    serde_json::from_str(&event.data).map_err(ReplyFault::NoJson)
+    serde_json::from_str(&event.data).or_else(|error| {
+        // Some servers cut a text in the middle of a character.
+        let repaired = without_lone_surrogates(&event.data);
+        let repaired = repaired.and_then(|data| serde_json::from_str(&data).ok());
+        repaired.ok_or(ReplyFault::NoJson(error))
+    })
+}
+
+/// The error of an event or a body. Some servers send an empty one with each event.
+pub(super) fn error_at(said: &Value) -> Option<&Value> {
+    let error = said.get("error")?;
+    let is_empty = match error {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => false,
+    };
+    (!is_empty).then_some(error)
 }
 
 /// A string at a pointer in JSON.
@@ -87,11 +110,12 @@ pub(super) fn is_text(value: &Value, pointer: &str, expected: &str) -> bool {
     text_at(value, pointer) == Some(expected)
 }
 
-/// A token count at a pointer in JSON. Some servers write it as a fraction.
+/// A token count at a pointer in JSON. Some servers write it as a fraction or as a text.
 pub(super) fn tokens_at(value: &Value, pointer: &str) -> Option<u64> {
     let number = value.pointer(pointer)?;
     number.as_u64().or_else(|| {
-        let text = number.as_f64().filter(|n| n.is_finite() && *n >= 0.0)?;
-        format!("{text:.0}").parse().ok()
+        let number = number.as_f64().or_else(|| number.as_str()?.parse().ok());
+        let number = number.filter(|n| n.is_finite() && *n >= 0.0)?;
+        format!("{number:.0}").parse().ok()
     })
 }

@@ -13,6 +13,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use super::argument_types::ArgumentTypes;
 use super::normalize::ToolNames;
 use super::thoughts::Thoughts;
 use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX, REPLY_ITEMS_MAX};
@@ -168,6 +169,26 @@ impl Draft {
         }
     }
 
+    /// The arguments of the call, if they are a complete object.
+    pub(super) fn complete_arguments(&self, index: u64) -> Option<Value> {
+        let mut latest = self.calls.iter().rev();
+        let arguments = match &latest.find(|call| call.index == index)?.arguments {
+            Arguments::Json(input) => input.clone(),
+            Arguments::Text(text) if text.trim_end().ends_with('}') => {
+                serde_json::from_str(text).ok()?
+            }
+            Arguments::Text(_) => return None,
+        };
+        arguments.is_object().then_some(arguments)
+    }
+
+    /// Removes the arguments of the call so far.
+    pub(super) fn clear_arguments(&mut self, index: u64) {
+        if let Some(call) = self.call_mut(index) {
+            call.arguments = Arguments::Text(String::new());
+        }
+    }
+
     pub(super) fn latest_index(&self) -> Option<u64> {
         self.calls.last().map(|call| call.index)
     }
@@ -297,11 +318,13 @@ impl Draft {
         self,
         model: &HostedModel,
         names: &ToolNames,
+        types: &ArgumentTypes,
     ) -> Result<ModelAnswer, ReplyStorageError> {
         let mut thoughts = Thoughts::new(model, self.thought, self.blocks);
         let mut calls = named_apart(self.calls, &mut thoughts.signatures)?;
         for call in &mut calls {
             call.tool_name = names.original(&call.tool_name).to_owned();
+            call.input = types.fit(&call.tool_name, call.input.take());
         }
         let content = to_raw_value(&MessageContent::assistant(&self.text, &calls))?;
         let mut metadata = JsonObject::new();
@@ -380,8 +403,50 @@ fn input_of(arguments: Arguments) -> Value {
         Arguments::Json(input) => input,
         // The arguments of a call without arguments may be an empty text.
         Arguments::Text(text) if text.trim().is_empty() => json!({}),
-        Arguments::Text(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        Arguments::Text(text) => match read_arguments(&text) {
+            Some(Value::Null) => json!({}),
+            // Some servers encode the text twice.
+            Some(Value::String(inner)) => input_of(Arguments::Text(inner)),
+            Some(input) => input,
+            None => Value::String(text),
+        },
     }
+}
+
+/// Parses arguments as models and servers write them: with line breaks in strings, or after
+/// placeholders and repetitions.
+fn read_arguments(text: &str) -> Option<Value> {
+    if let Ok(input) = serde_json::from_str(text) {
+        return Some(input);
+    }
+    if let Ok(input) = serde_json::from_str(&with_escaped_controls(text)) {
+        return Some(input);
+    }
+    let inputs = serde_json::Deserializer::from_str(text).into_iter::<JsonObject>();
+    let mut inputs: Vec<JsonObject> = inputs.collect::<Result<_, _>>().ok()?;
+    inputs.retain(|input| !input.is_empty());
+    inputs.dedup();
+    match inputs.pop() {
+        Some(input) if inputs.is_empty() => Some(Value::Object(input)),
+        Some(_) | None => None,
+    }
+}
+
+/// Escapes control characters within the strings of JSON.
+fn with_escaped_controls(text: &str) -> String {
+    let (mut escaped, mut in_string, mut after_backslash) = (String::new(), false, false);
+    for c in text.chars() {
+        if in_string && c.is_control() {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            escaped.push(c);
+        }
+        if c == '"' && !after_backslash {
+            in_string = !in_string;
+        }
+        after_backslash = c == '\\' && !after_backslash;
+    }
+    escaped
 }
 
 #[cfg(test)]

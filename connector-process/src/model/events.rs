@@ -1,5 +1,8 @@
 //! Parses server-sent events from a body that arrives in parts of any size (pure).
 //!
+//! A line of JSON without a field name is an event as well: some servers send only such lines, and
+//! some report an error in the middle of a stream this way.
+//!
 //! Memory is bounded by [`REPLY_EVENT_BYTES_MAX`] for any input: one event and the current part of
 //! the body are held.
 
@@ -35,6 +38,8 @@ pub(super) struct Events {
     data: Option<String>,
     /// True after a carriage return: a following line feed belongs to the same line end.
     after_return: bool,
+    /// True if the event is JSON of several lines without field names.
+    is_bare: bool,
 }
 
 impl Events {
@@ -79,8 +84,10 @@ impl Events {
     /// Handles the end of the body: returns the last event if no empty line ended it. It may be
     /// incomplete.
     pub(super) fn finish(mut self) -> Option<SseEvent> {
-        if !self.line.is_empty() {
-            self.end_line().ok()?;
+        if !self.line.is_empty()
+            && let Some(event) = self.end_line().ok()?
+        {
+            return Some(event);
         }
         self.event()
     }
@@ -91,6 +98,9 @@ impl Events {
         let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
         if line.is_empty() {
             return Ok(self.event());
+        }
+        if self.is_bare || line.starts_with('{') {
+            return Ok(self.bare_line(line));
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -109,7 +119,23 @@ impl Events {
         Ok(None)
     }
 
+    /// Takes a line of JSON without a field name. Within an event it continues the data, as of a
+    /// server that writes line breaks into it.
+    fn bare_line(&mut self, line: &str) -> Option<SseEvent> {
+        if let Some(data) = &mut self.data {
+            data.push('\n');
+            data.push_str(line);
+            // The last line of an indented object.
+            let is_end = self.is_bare && line.starts_with('}');
+            return is_end.then(|| self.event()).flatten();
+        }
+        self.data = Some(line.to_owned());
+        self.is_bare = !line.trim_end().ends_with('}');
+        (!self.is_bare).then(|| self.event()).flatten()
+    }
+
     fn event(&mut self) -> Option<SseEvent> {
+        self.is_bare = false;
         let name = std::mem::take(&mut self.name);
         let data = self.data.take()?;
         Some(SseEvent { name, data })
@@ -145,6 +171,34 @@ mod tests {
                 expected,
                 "{part_bytes}"
             );
+        }
+    }
+
+    #[test]
+    fn prov_1_lines_of_json_without_a_field_name_are_events() {
+        let lines = "{\"a\": 1}\r\n{\"b\": 2}\r\n\r\n";
+        let error = "data: {\"a\": 1}\n\n{\"error\": \"x\"}\n";
+        let indented = "data: 1\n\n{\n  \"error\": {\n    \"a\": 1\n  }\n}\ndata: 2\n\n";
+        let within = "data: {\"a\":\n{}}\n\n";
+        let unnamed = |data: &[&str]| -> Vec<(String, String)> {
+            let data = data.iter();
+            data.map(|data| (String::new(), (*data).to_owned()))
+                .collect()
+        };
+        for (body, expected) in [
+            (lines, vec!["{\"a\": 1}", "{\"b\": 2}"]),
+            (error, vec!["{\"a\": 1}", "{\"error\": \"x\"}"]),
+            (
+                indented,
+                vec!["1", "{\n  \"error\": {\n    \"a\": 1\n  }\n}", "2"],
+            ),
+            (within, vec!["{\"a\":\n{}}"]),
+            ("{\"a\": 1}", vec!["{\"a\": 1}"]),
+        ] {
+            for part_bytes in [1, 5, body.len()] {
+                let found = read(body.as_bytes(), part_bytes).unwrap();
+                assert_eq!(found, unnamed(&expected), "{part_bytes}");
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use goondan_outbound::NetworkProblem;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::cloud::CloudPlatform;
 use goondan_protocol::definition::{HostedModel, HostedProvider, OpenAiApi};
+use jiff::Timestamp;
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
 use crate::bearer::verdict_of;
@@ -17,6 +18,11 @@ const QUOTED_CHARS: usize = 500;
 
 /// Anthropic's status code for "overloaded".
 const OVERLOADED: u16 = 529;
+
+/// Status codes between 400 and 499 by which servers and gateways say that they could not do their
+/// part: a dependency failed (AWS, Hugging Face), too early, no capacity (Groq), and a connection
+/// that was closed (nginx).
+const TRANSIENT: &[u16] = &[424, 425, 498, 499];
 
 /// Phrases by which providers and servers report that a conversation is too long, in lower case.
 const OVERFLOWS: &[&str] = &[
@@ -51,6 +57,20 @@ const OVERFLOWS: &[&str] = &[
     "reduce the length of the messages",
     "exceeds the maximum number of tokens",
     "context window",
+    "context_window_exceeded",
+    "contextwindowexceeded",
+    "range of input length should be",
+    "prompt exceeds max length",
+    "exceeded model token limit",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    "exceeds maximum input length",
+    "exceeds max_seq_len",
+    "tokens + `max_new_tokens` must be",
+    "`inputs` must have less than",
+    "number of tokens in the prompt cannot exceed",
+    "number of input tokens",
+    "model_max_prompt_tokens_exceeded",
 ];
 
 /// Phrases that mean an exhausted quota, in lower case.
@@ -61,7 +81,44 @@ const USED_UP: &[&str] = &[
     "credit balance is too low",
     "billing_hard_limit",
     "billing_not_active",
+    "billing_disabled",
+    "requires billing",
     "perday",
+    "free-models-per-day",
+    "specified api usage limits",
+    "specified workspace api usage limits",
+    "exceeded_current_quota",
+    "insufficient credits",
+    "out of credits",
+    "have any credits",
+    "used all available credits",
+    "monthly spending limit",
+    "arrearage",
+    "余额不足",
+];
+
+/// Phrases by which providers reject a key with a 400, in lower case.
+const BAD_KEYS: &[&str] = &[
+    "api_key_invalid",
+    "api key not valid",
+    "api key not found",
+    "api key expired",
+    "incorrect api key",
+    "invalid api key",
+    "invalid_api_key",
+];
+
+/// Phrases by which providers report an unknown model with a 400, in lower case.
+const UNKNOWN_MODELS: &[&str] = &[
+    "model not exist",
+    "model not found",
+    "model_not_found",
+    "no such model",
+    "invalid model:",
+    "invalid model name",
+    "is not a valid model",
+    "model identifier is invalid",
+    "does not exist or you do not have access",
 ];
 
 /// Phrases that mean that a filter refused the request, in lower case.
@@ -69,9 +126,21 @@ const CONTENT_POLICIES: &[&str] = &[
     "content management policy",
     "responsibleaipolicyviolation",
     "image_content_policy_violation",
+    "content_policy_violation",
+    "moderation_blocked",
+    "flagged_input",
+    "flagged as potentially violating",
+    "data_inspection_failed",
+    "datainspectionfailed",
+    "content exists risk",
+    "considered high risk",
     "\"code\":\"content_filter\"",
     "\"code\": \"content_filter\"",
 ];
+
+/// Phrases of a failed chat template, in lower case. Servers answer 500, although no other request
+/// of this form can succeed.
+const OF_TEMPLATE: &[&str] = &["roles must alternate", "system role not supported", "jinja"];
 
 /// Groq's code for a tool call of the model that it could not read. It answers 400, although the
 /// same request often succeeds.
@@ -174,6 +243,9 @@ pub(super) fn of_status(
     let error = |code| CallError::new(code, message.as_str());
     let after_ms = headers.and_then(retry_after_ms);
     let after_ms = after_ms.or_else(|| delay_in(body));
+    if status.is_redirection() {
+        return moved(model, &message, headers);
+    }
     // Groq answers 413 to a request that exceeds its tokens per minute.
     let is_rate = status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::PAYLOAD_TOO_LARGE && is_rate_limit(body);
@@ -187,6 +259,18 @@ pub(super) fn of_status(
     if status.is_client_error() && is_content_policy(body) {
         return declined_request(error(CallErrorCode::Refused));
     }
+    if TRANSIENT.contains(&status.as_u16()) {
+        return error(CallErrorCode::Overloaded)
+            .suggest("try again later; the provider is having problems")
+            .later(after_ms);
+    }
+    let status = match status {
+        StatusCode::FORBIDDEN if is_used_up(body) => StatusCode::PAYMENT_REQUIRED,
+        StatusCode::BAD_REQUEST if says_any(body, BAD_KEYS) => StatusCode::UNAUTHORIZED,
+        StatusCode::BAD_REQUEST if says_any(body, UNKNOWN_MODELS) => StatusCode::NOT_FOUND,
+        StatusCode::INTERNAL_SERVER_ERROR if says_any(body, OF_TEMPLATE) => StatusCode::BAD_REQUEST,
+        status => status,
+    };
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => error(CallErrorCode::Unauthorized)
             .suggest(format!(
@@ -229,6 +313,36 @@ pub(super) fn of_status(
     }
 }
 
+/// The server moved to another address, where no key is sent.
+fn moved(model: &HostedModel, message: &str, headers: Option<&HeaderMap>) -> CallError {
+    let target = headers.and_then(|headers| headers.get(LOCATION)?.to_str().ok());
+    let place = target.map_or_else(String::new, |target| format!(" to `{}`", quoted(target)));
+    CallError::new(
+        CallErrorCode::Invalid,
+        format!("{message}; it redirects{place}, and redirects are not followed"),
+    )
+    .suggest(format!(
+        "set `endpoint` of Model `{}` to the address after the redirect, up to and with the version",
+        model.name
+    ))
+    .until_a_person_acts()
+}
+
+/// The status that stands for an error's type within a stream. `None` if the type says nothing.
+fn status_of_type(kind: &str) -> Option<StatusCode> {
+    let status = match kind {
+        "invalid_request_error" | "BadRequestError" => StatusCode::BAD_REQUEST,
+        "authentication_error" => StatusCode::UNAUTHORIZED,
+        "billing_error" => StatusCode::PAYMENT_REQUIRED,
+        "permission_error" => StatusCode::FORBIDDEN,
+        "not_found_error" | "NotFoundError" => StatusCode::NOT_FOUND,
+        "request_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        "rate_limit_error" => StatusCode::TOO_MANY_REQUESTS,
+        _ => return None,
+    };
+    Some(status)
+}
+
 /// True if a code of the Responses API rejects the request, so that a retry would fail as well.
 fn is_rejection(code: &str) -> bool {
     let starts = ["invalid_", "image_", "unsupported_", "empty_image"];
@@ -250,9 +364,12 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     };
     let mut statuses = status.filter_map(|place| number(said.pointer(place)?));
     let status = statuses.find_map(|code| StatusCode::from_u16(code).ok());
-    if let Some(status) =
-        status.filter(|status| status.is_client_error() || status.is_server_error())
-    {
+    let status = status.filter(|status| status.is_client_error() || status.is_server_error());
+    let kind = said.pointer("/error/type").and_then(Value::as_str);
+    let has_code = said.pointer("/error/code").is_some_and(Value::is_string);
+    // A code is more specific than the type.
+    let status = status.or_else(|| kind.filter(|_| !has_code).and_then(status_of_type));
+    if let Some(status) = status {
         // The endpoint answered the request, so it works.
         return CallError {
             endpoint_down: false,
@@ -508,41 +625,53 @@ fn is_of_model(body: &str, model: &HostedModel) -> bool {
     is_named || OF_ONE_MODEL.iter().any(|words| lower.contains(words))
 }
 
+/// True if a body contains one of these phrases, which are in lower case.
+fn says_any(body: &str, phrases: &[&str]) -> bool {
+    let lower = body.to_lowercase();
+    phrases.iter().any(|words| lower.contains(words))
+}
+
 fn is_overflow(body: &str) -> bool {
-    let body = body.to_lowercase();
-    OVERFLOWS.iter().any(|words| body.contains(words))
+    // The description of a tool can be too long as well.
+    let is_of_tool = body.contains("'tools[") && body.contains("string too long");
+    !is_of_tool && says_any(body, OVERFLOWS)
 }
 
 fn is_content_policy(body: &str) -> bool {
-    let body = body.to_lowercase();
-    CONTENT_POLICIES.iter().any(|words| body.contains(words))
+    says_any(body, CONTENT_POLICIES)
 }
 
 fn is_rate_limit(body: &str) -> bool {
-    let body = body.to_lowercase();
-    RATE_LIMITS.iter().any(|words| body.contains(words))
+    says_any(body, RATE_LIMITS)
 }
 
 /// True if an allowance is exhausted for too long to wait: money, or a daily quota.
 fn is_used_up(body: &str) -> bool {
-    let lower = body.to_lowercase();
-    USED_UP.iter().any(|words| lower.contains(words))
+    says_any(body, USED_UP)
 }
 
 /// The requested pause in a body, in milliseconds: Google's `retryDelay`, "try again in 7m12.5s",
 /// or Azure's "retry after 26 seconds".
 fn delay_in(body: &str) -> Option<u64> {
+    const MARKS: &[&str] = &[
+        "\"retrydelay\"",
+        "try again in ",
+        "try again after ",
+        "retry in ",
+        "retry after ",
+        "please wait ",
+    ];
+    let body = body.to_ascii_lowercase();
     let after = |mark: &str| {
-        let at = body.find(mark)? + mark.len();
-        body.get(at..)
+        let (_, rest) = body.split_once(mark)?;
+        Some(rest.trim_start_matches([':', ' ', '"', '\n']))
     };
-    let structured =
-        after("\"retryDelay\"").map(|rest| rest.trim_start_matches([':', ' ', '"', '\n']));
-    let text = structured
-        .or_else(|| after("try again in "))
-        .or_else(|| after("retry in "))
-        .or_else(|| after("retry after "))?;
-    duration_ms(text)
+    let in_words = MARKS.iter().find_map(|mark| duration_ms(after(mark)?));
+    in_words.or_else(|| {
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let seconds = after("\"resets_in_seconds\"")?;
+        duration_ms(&format!("{}s", seconds.get(..digits(seconds))?))
+    })
 }
 
 /// Milliseconds of a duration such as `35s`, `1.5s`, `500ms`, `1h2m3s`, or `26 seconds` at the start
@@ -564,6 +693,7 @@ fn duration_ms(text: &str) -> Option<u64> {
             ("s", 1_000.0),
             ("m", 60_000.0),
             ("h", 3_600_000.0),
+            ("day", 86_400_000.0),
         ];
         let unit = units.iter().find(|(unit, _)| behind.starts_with(unit));
         let Some((unit, factor)) = unit else { break };
@@ -581,14 +711,45 @@ fn duration_ms(text: &str) -> Option<u64> {
 
 /// The provider's error message in a body, if it has a common form.
 fn said_in(body: &str) -> String {
-    let json: Option<Value> = serde_json::from_str(body).ok();
-    let message = json.as_ref().and_then(|json| {
-        let places = ["/error/message", "/message", "/0/error/message", "/error"];
-        places
-            .iter()
-            .find_map(|place| json.pointer(place).and_then(Value::as_str))
-    });
-    quoted(message.unwrap_or(body).trim())
+    const PLACES: &[&str] = &[
+        "/error/message",
+        "/message",
+        "/Message",
+        "/0/error/message",
+        "/error",
+        "/detail",
+        "/detail/0/msg",
+        "/errors/0/message",
+        "/error_msg",
+        "/msg",
+    ];
+    let body = body.trim();
+    if let Some(title) = title_of(body) {
+        return quoted(title);
+    }
+    let Ok(json) = serde_json::from_str::<Value>(body) else {
+        return quoted(body);
+    };
+    let message = PLACES
+        .iter()
+        .filter_map(|place| json.pointer(place)?.as_str());
+    let message = message.map(str::trim).find(|message| !message.is_empty());
+    // Routers hide the message of the provider behind their own.
+    let raw = json.pointer("/error/metadata/raw").and_then(Value::as_str);
+    match (message, raw.map(said_in).filter(|raw| !raw.is_empty())) {
+        (Some(message), Some(raw)) => quoted(&format!("{message}: {raw}")),
+        (message, _) => quoted(message.unwrap_or(body)),
+    }
+}
+
+/// The title of a page in HTML, which proxies send instead of an error.
+fn title_of(body: &str) -> Option<&str> {
+    if !body.starts_with('<') {
+        return None;
+    }
+    let (_, title) = body.split_once("<title>")?;
+    let (title, _) = title.split_once("</title>")?;
+    Some(title.trim()).filter(|title| !title.is_empty())
 }
 
 pub(super) fn quoted(text: &str) -> String {
@@ -605,17 +766,77 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// Pause that the provider requests, in milliseconds.
 fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
-    let field = |name: &str| headers.get(name)?.to_str().ok();
-    if let Some(ms) = field("retry-after-ms").and_then(|ms| ms.trim().parse().ok()) {
-        return Some(ms);
+    let field = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
+        let ms = field(name).and_then(|ms| duration_ms(&format!("{ms}ms")));
+        if ms.is_some() {
+            return ms;
+        }
     }
-    let after = field("retry-after")?.trim();
-    if after.starts_with(|c: char| c.is_ascii_digit()) {
-        return duration_ms(&format!("{after}s"));
+    match field("retry-after") {
+        Some(after) if after.starts_with(|c: char| c.is_ascii_digit()) => {
+            duration_ms(&format!("{after}s"))
+        }
+        Some(after) => ms_until(jiff::fmt::rfc2822::parse(after).ok()?.timestamp()),
+        None => reset_ms(&field),
     }
-    let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
-    let ms = at.as_millisecond() - jiff::Timestamp::now().as_millisecond();
+}
+
+fn ms_until(at: Timestamp) -> Option<u64> {
+    let ms = at.as_millisecond() - Timestamp::now().as_millisecond();
     u64::try_from(ms).ok()
+}
+
+/// Pause until all exhausted limits of the headers are reset, in milliseconds. Providers announce
+/// a duration, a number of seconds, or a point in time.
+fn reset_ms<'h>(field: &impl Fn(&str) -> Option<&'h str>) -> Option<u64> {
+    const LIMITS: &[(&str, &str)] = &[
+        ("x-ratelimit-remaining", "x-ratelimit-reset"),
+        ("ratelimit-remaining", "ratelimit-reset"),
+        (
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests",
+        ),
+        ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+        (
+            "anthropic-ratelimit-requests-remaining",
+            "anthropic-ratelimit-requests-reset",
+        ),
+        (
+            "anthropic-ratelimit-tokens-remaining",
+            "anthropic-ratelimit-tokens-reset",
+        ),
+        (
+            "anthropic-ratelimit-input-tokens-remaining",
+            "anthropic-ratelimit-input-tokens-reset",
+        ),
+        (
+            "anthropic-ratelimit-output-tokens-remaining",
+            "anthropic-ratelimit-output-tokens-reset",
+        ),
+    ];
+    let exhausted = LIMITS.iter().filter(|(remaining, _)| {
+        let remaining = field(remaining).and_then(|text| text.parse::<f64>().ok());
+        remaining.is_some_and(|remaining| remaining <= 0.0)
+    });
+    let resets = exhausted.filter_map(|(_, reset)| reset_in(field(reset)?));
+    resets.max()
+}
+
+/// Milliseconds until a reset.
+fn reset_in(text: &str) -> Option<u64> {
+    /// Larger numbers are no seconds from now on, but a time in seconds, and then in milliseconds.
+    const TIME_MIN: i64 = 1_000_000_000;
+    let Ok(number) = text.parse::<f64>() else {
+        let at: Option<Timestamp> = text.parse().ok();
+        let at = at.or_else(|| Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp()));
+        return at.map_or_else(|| duration_ms(text), ms_until);
+    };
+    match format!("{number:.0}").parse::<i64>().ok()? {
+        0..TIME_MIN => duration_ms(&format!("{text}s")),
+        seconds if seconds < TIME_MIN * 1_000 => ms_until(Timestamp::from_second(seconds).ok()?),
+        ms => ms_until(Timestamp::from_millisecond(ms).ok()?),
+    }
 }
 
 /// The field of a Model with its credentials.
@@ -648,7 +869,7 @@ mod tests {
     fn retry_after_is_seconds_milliseconds_or_a_date() {
         assert_eq!(retry_after_ms(&headers("retry-after", "2")), Some(2_000));
         assert_eq!(retry_after_ms(&headers("retry-after-ms", "250")), Some(250));
-        let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+        let soon = Timestamp::now() + jiff::SignedDuration::from_secs(60);
         let date = jiff::fmt::rfc2822::DateTimePrinter::new()
             .timestamp_to_rfc9110_string(&soon)
             .unwrap();
@@ -665,6 +886,13 @@ mod tests {
             ("Please try again in 7m12.5s.", Some(432_500)),
             ("Please retry after 26 seconds.", Some(26_000)),
             ("Please try again in 2 minutes.", Some(120_000)),
+            ("Please Wait 3 seconds before you retry.", Some(3_000)),
+            ("Try again after 1 day", Some(86_400_000)),
+            (
+                r#"{"error": {"type": "usage_limit_reached", "resets_in_seconds": 13872}}"#,
+                Some(13_872_000),
+            ),
+            ("retry in any case; try again after 4s", Some(4_000)),
             ("retry after 250 milliseconds", Some(250)),
             (r#""retryDelay": "1h2m3s""#, Some(3_723_000)),
             ("retry after lunch", None),
@@ -708,12 +936,30 @@ mod tests {
             "Input is too long for requested model.",
             "the request exceeds the available context size, try increasing it",
             "Please reduce the length of the messages or completion.",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+            "Prompt exceeds max length",
+            "Invalid request: Your request exceeded model token limit: 8192 (requested: 9001)",
+            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+            "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            "Prompt length (5152) exceeds maximum input length (2048)",
+            "Prompt too long: 5152 tokens exceeds max_seq_len 2048",
+            "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+            "Input length (265330) exceeds model's maximum context length (262144).",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+            "Input validation error: `inputs` must have less than 1024 tokens. Given: 1313",
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000",
+            "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model",
+            "Unable to submit request because the input token count is 32825 but model only supports up to 32768.",
         ] {
             let body = serde_json::json!({"error": {"message": message}}).to_string();
             assert_eq!(coded(400, &body).code, CallErrorCode::TooLarge, "{message}");
         }
-        let other = r#"{"error": {"message": "temperature must be at most 2"}}"#;
-        assert_eq!(coded(400, other).code, CallErrorCode::Invalid);
+        for other in [
+            r#"{"error": {"message": "temperature must be at most 2"}}"#,
+            r#"{"error": {"code": "string_above_max_length", "message": "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got a string with length 1301 instead."}}"#,
+        ] {
+            assert_eq!(coded(400, other).code, CallErrorCode::Invalid, "{other}");
+        }
     }
 
     #[test]
@@ -835,6 +1081,175 @@ mod tests {
     fn prov_1_a_filtered_request_is_a_refusal() {
         let azure = r#"{"error": {"message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.", "code": "content_filter", "status": 400}}"#;
         assert_eq!(coded(400, azure).code, CallErrorCode::Refused);
+    }
+
+    #[test]
+    fn prov_1_keys_models_and_balances_are_recognized_behind_other_statuses() {
+        for (status, body, code) in [
+            (
+                400,
+                r#"{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}"#,
+                CallErrorCode::Unauthorized,
+            ),
+            (
+                400,
+                r#"{"code": "Client specified an invalid argument", "error": "Incorrect API key provided: sk***1."}"#,
+                CallErrorCode::Unauthorized,
+            ),
+            (
+                400,
+                r#"{"error": {"message": "Model Not Exist", "type": "invalid_request_error"}}"#,
+                CallErrorCode::NotFound,
+            ),
+            (
+                400,
+                r#"{"message": "The provided model identifier is invalid."}"#,
+                CallErrorCode::NotFound,
+            ),
+            (
+                400,
+                r#"{"error": {"message": "big-2 is not a valid model ID", "code": 400}}"#,
+                CallErrorCode::NotFound,
+            ),
+            (
+                400,
+                r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."}}"#,
+                CallErrorCode::Refused,
+            ),
+            (
+                403,
+                r#"{"error": "Your newly created team doesn't have any credits yet."}"#,
+                CallErrorCode::Refused,
+            ),
+            (
+                429,
+                r#"{"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}"#,
+                CallErrorCode::Refused,
+            ),
+        ] {
+            let error = coded(status, body);
+            assert_eq!((error.code, error.lasting), (code, true), "{body}");
+        }
+        let flagged = r#"{"error": {"code": 403, "message": "Input was flagged", "metadata": {"reasons": ["x"], "flagged_input": "y"}}}"#;
+        let error = coded(403, flagged);
+        assert_eq!((error.code, error.lasting), (CallErrorCode::Refused, false));
+    }
+
+    #[test]
+    fn prov_1_a_failed_template_is_an_invalid_request() {
+        let body = r#"{"error": {"code": 500, "message": "Jinja Exception: Conversation roles must alternate user/assistant/user/assistant/...", "type": "server_error"}}"#;
+        let error = coded(500, body);
+        assert_eq!(
+            (error.code, error.retryable),
+            (CallErrorCode::Invalid, false)
+        );
+    }
+
+    #[test]
+    fn prov_1_statuses_of_gateways_are_retried() {
+        for status in [424, 425, 498, 499, 520, 522, 524, 529, 530, 599] {
+            let error = coded(status, "");
+            let found = (error.code, error.retryable);
+            assert_eq!(found, (CallErrorCode::Overloaded, true), "{status}");
+        }
+    }
+
+    #[test]
+    fn prov_1_a_redirect_names_its_target() {
+        let model: HostedModel = serde_json::from_value(
+            serde_json::json!({"name": "m", "provider": "openai", "model": "big-1"}),
+        )
+        .unwrap();
+        let headers = headers("location", "https://b.example/v1/chat/completions");
+        let error = of_status(&model, StatusCode::PERMANENT_REDIRECT, "", Some(&headers));
+        assert!(error.message.contains("https://b.example/v1"), "{error}");
+        assert!(error.lasting && !error.retryable);
+        assert!(error.suggestion.unwrap().contains("`endpoint`"));
+    }
+
+    #[test]
+    fn prov_1_a_message_is_found_in_any_form() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "no"}}"#, "no"),
+            (r#"{"error": "no"}"#, "no"),
+            (r#"{"Message": "no"}"#, "no"),
+            (r#"{"detail": "no"}"#, "no"),
+            (r#"{"detail": [{"loc": ["body"], "msg": "no"}]}"#, "no"),
+            (r#"{"errors": [{"message": "no"}]}"#, "no"),
+            (
+                r#"{"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "{\"error\": {\"message\": \"no\"}}"}}}"#,
+                "Provider returned error: no",
+            ),
+            (
+                r#"{"error": {"message": ""}}"#,
+                r#"{"error": {"message": ""}}"#,
+            ),
+            (
+                "<!DOCTYPE html>\n<html><head><title>b.example | 522: Connection timed out</title></head></html>",
+                "b.example | 522: Connection timed out",
+            ),
+            ("<html>no</html>", "<html>no</html>"),
+            (" no\n", "no"),
+        ] {
+            assert_eq!(said_in(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn prov_1_exhausted_limits_are_waited_for() {
+        let all = |fields: &[(&'static str, String)]| -> Option<u64> {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.insert(*name, HeaderValue::from_str(value).unwrap());
+            }
+            retry_after_ms(&headers)
+        };
+        let text = |text: &str| text.to_owned();
+        assert_eq!(all(&[("retry-after-ms", text("250.5"))]), Some(251));
+        assert_eq!(
+            all(&[
+                ("x-ratelimit-remaining-requests", text("59")),
+                ("x-ratelimit-reset-requests", text("1s")),
+                ("x-ratelimit-remaining-tokens", text("0")),
+                ("x-ratelimit-reset-tokens", text("6m0s")),
+            ]),
+            Some(360_000)
+        );
+        assert_eq!(
+            all(&[
+                ("x-ratelimit-remaining-requests", text("59")),
+                ("x-ratelimit-reset-requests", text("1s")),
+            ]),
+            None
+        );
+        assert_eq!(
+            all(&[
+                ("ratelimit-remaining", text("0")),
+                ("ratelimit-reset", text("30")),
+            ]),
+            Some(30_000)
+        );
+        let soon = Timestamp::now() + jiff::SignedDuration::from_secs(60);
+        for reset in [
+            soon.as_second().to_string(),
+            soon.as_millisecond().to_string(),
+            soon.to_string(),
+        ] {
+            let ms = all(&[
+                ("x-ratelimit-remaining", text("0")),
+                ("x-ratelimit-reset", reset.clone()),
+            ]);
+            assert!((50_000..=60_000).contains(&ms.unwrap()), "{reset}: {ms:?}");
+        }
+        // The explicit pause counts.
+        assert_eq!(
+            all(&[
+                ("retry-after", text("2")),
+                ("x-ratelimit-remaining", text("0")),
+                ("x-ratelimit-reset", text("30")),
+            ]),
+            Some(2_000)
+        );
     }
 
     #[test]

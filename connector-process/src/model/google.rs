@@ -5,14 +5,11 @@ use goondan_protocol::message::{MessageRole, ToolCall};
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, ReplyFault, StreamProgress, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
 use super::question::{ChatRequest, arguments, told};
-
-/// Signature of a step's first call if another model made it.
-const UNSIGNED: &str = "skip_thought_signature_validator";
 
 /// Prefix of ids generated for calls that Google sent without one; it is not sent back to Google.
 const OWN_ID: &str = "call_";
@@ -25,6 +22,8 @@ const DECLINED: &[&str] = &[
     "PROHIBITED_CONTENT",
     "SPII",
     "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
     "LANGUAGE",
 ];
 
@@ -57,10 +56,7 @@ pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Value {
             json!([{"functionDeclarations": declared}]),
         );
     }
-    body.insert(
-        "contents".to_owned(),
-        Value::Array(contents(model, &question.messages)),
-    );
+    body.insert("contents".to_owned(), Value::Array(contents(question)));
     body.insert(
         "generationConfig".to_owned(),
         Value::Object(generation(model, question)),
@@ -137,10 +133,10 @@ fn thinks(name: &str) -> bool {
 }
 
 /// The messages. The results of parallel calls are one message, as Google requires.
-fn contents(model: &HostedModel, messages: &[ChatMessage]) -> Vec<Value> {
+fn contents(question: &ChatRequest) -> Vec<Value> {
     let mut contents: Vec<(MessageRole, Vec<Value>)> = Vec::new();
-    for said in messages {
-        let parts = parts_of(model, said);
+    for said in &question.messages {
+        let parts = parts_of(question, said);
         match contents.last_mut() {
             Some((MessageRole::Tool, held)) if said.role == MessageRole::Tool => held.extend(parts),
             Some(_) | None => contents.push((said.role, parts)),
@@ -159,7 +155,7 @@ fn contents(model: &HostedModel, messages: &[ChatMessage]) -> Vec<Value> {
         .collect()
 }
 
-fn parts_of(model: &HostedModel, said: &ChatMessage) -> Vec<Value> {
+fn parts_of(question: &ChatRequest, said: &ChatMessage) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for part in &said.parts {
         parts.push(match part {
@@ -171,12 +167,7 @@ fn parts_of(model: &HostedModel, said: &ChatMessage) -> Vec<Value> {
         });
     }
     for (place, call) in said.calls.iter().enumerate() {
-        let signature = said.thoughts.as_ref().and_then(|thoughts| {
-            let signatures = thoughts.signatures.get(call.id.as_str())?;
-            signatures.first().map(String::as_str)
-        });
-        let is_strict = place == 0 && model.model.contains("gemini-3");
-        let signature = signature.or(is_strict.then_some(UNSIGNED));
+        let signature = question.signature_of(said, place);
         let call = named(call, "args", arguments(call));
         parts.push(match signature {
             Some(signature) => json!({"functionCall": call, "thoughtSignature": signature}),
@@ -265,7 +256,7 @@ impl Dialect for GoogleReader {
 
 impl GoogleReader {
     fn take(&mut self, said: &Value, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
-        if said.get("error").is_some_and(|error| !error.is_null()) {
+        if error_at(said).is_some() {
             return Err(ReplyFault::Said(said.clone()));
         }
         let is_known = ["candidates", "promptFeedback", "usageMetadata"]
@@ -320,9 +311,13 @@ impl GoogleReader {
 
 /// Google counts thoughts separately from words, and includes cached tokens in the prompt count.
 fn count(usage: Option<&Value>, draft: &mut Draft) {
-    let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+    let Some(usage) = usage else { return };
+    // Some chunks have an empty one.
+    if tokens_at(usage, "/promptTokenCount").is_none()
+        && tokens_at(usage, "/candidatesTokenCount").is_none()
+    {
         return;
-    };
+    }
     let tokens = |pointer: &str| tokens_at(usage, pointer).unwrap_or(0);
     let cache_read_tokens = tokens("/cachedContentTokenCount");
     let read = tokens("/promptTokenCount").saturating_add(tokens("/toolUsePromptTokenCount"));

@@ -84,7 +84,46 @@ impl ToolNames {
 
     /// The original of a name that a model used.
     pub(super) fn original<'n>(&'n self, name: &'n str) -> &'n str {
-        self.originals.get(name).map_or(name, String::as_str)
+        let known = self.known(name).or_else(|| {
+            let plain = without_decoration(name);
+            self.known(plain).or_else(|| self.in_other_case(plain))
+        });
+        known.unwrap_or(name)
+    }
+
+    fn known(&self, name: &str) -> Option<&str> {
+        let original = self.originals.get(name).map(String::as_str);
+        original.or_else(|| self.unchanged.get(name).map(String::as_str))
+    }
+
+    /// The original of the only name that differs in case alone.
+    fn in_other_case(&self, name: &str) -> Option<&str> {
+        let names = self.originals.keys().chain(&self.unchanged);
+        let mut found = names.filter(|known| known.eq_ignore_ascii_case(name));
+        let only = found.next().filter(|_| found.next().is_none())?;
+        self.known(only)
+    }
+}
+
+/// Namespaces in which models were trained to call tools.
+const NAMESPACES: &[&str] = &["functions", "default_api", "tools"];
+
+/// A name without parts of the model's template: a namespace (`functions.t`, `default_api:t`),
+/// control tokens (`t<|channel|>json`), and the number of the call (`t:0`).
+fn without_decoration(name: &str) -> &str {
+    let mut plain = name.trim();
+    if let Some((before, _)) = plain.split_once("<|") {
+        plain = before.trim_end();
+    }
+    for namespace in NAMESPACES {
+        let rest = plain.strip_prefix(namespace);
+        if let Some(rest) = rest.and_then(|rest| rest.strip_prefix(['.', ':'])) {
+            plain = rest;
+        }
+    }
+    match plain.rsplit_once(':') {
+        Some((before, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        Some(_) | None => plain,
     }
 }
 
@@ -377,6 +416,35 @@ mod tests {
         }
         assert_eq!(names.rewrite("box__fine"), "box__fine");
         assert_eq!(names.original("unknown"), "unknown");
+    }
+
+    #[test]
+    fn prov_1_decorated_tool_names_mean_the_offered_tool() {
+        let mut names = ToolNames::reserving(["read_file", "bash", "Case", "case", "tools"]);
+        names.rewrite("a.b");
+        for (said, expected) in [
+            ("functions.read_file", "read_file"),
+            ("functions.read_file:0", "read_file"),
+            ("default_api:bash", "bash"),
+            ("default_api.bash", "bash"),
+            ("read_file<|channel|>commentary", "read_file"),
+            ("bash <|constrain|>json", "bash"),
+            (" bash\n", "bash"),
+            ("Read_File", "read_file"),
+            ("tools", "tools"),
+            ("case", "case"),
+            // Either could be meant.
+            ("CASE", "CASE"),
+            (
+                "assistant<|channel|>analysis",
+                "assistant<|channel|>analysis",
+            ),
+            ("functions.", "functions."),
+            ("other", "other"),
+            ("", ""),
+        ] {
+            assert_eq!(names.original(said), expected, "{said}");
+        }
     }
 
     #[test]

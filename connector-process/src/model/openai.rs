@@ -5,7 +5,7 @@ use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, ReplyFault, StreamProgress, is_text, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_text, text_at, tokens_at};
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
@@ -24,6 +24,14 @@ const FILTERED_BY_ZHIPU: &str = "sensitive";
 
 /// Start of the finish reason of Gemini's compatible API for an unreadable tool call.
 const LOST_CALL: &str = "function_call_filter";
+
+/// Fields of a thought, in a message or a delta.
+const THOUGHTS: &[&str] = &[
+    "/reasoning_content",
+    "/reasoning",
+    "/reasoning_text",
+    "/thinking",
+];
 
 /// Models that reject `max_tokens`, by name prefix.
 const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -95,7 +103,17 @@ fn messages(model: &HostedModel, question: &ChatRequest) -> Vec<Value> {
             MessageRole::Assistant => {
                 // Thoughts of earlier turns are obsolete, and some services reject them.
                 let with_thoughts = sends_thoughts && place >= steps;
-                messages.push(assistant(said, with_thoughts));
+                let with_thoughts = with_thoughts || question.shows_thoughts;
+                messages.push(assistant(question, said, with_thoughts));
+                // Servers that demand them demand the field of a call without thoughts as well.
+                if let Some(message) = messages.last_mut().and_then(Value::as_object_mut)
+                    && question.shows_thoughts
+                    && !said.calls.is_empty()
+                {
+                    message
+                        .entry("reasoning_content")
+                        .or_insert_with(|| json!(""));
+                }
             }
             MessageRole::Tool => {
                 for result in &said.results {
@@ -140,16 +158,21 @@ fn image(picture: &Picture) -> Value {
     json!({"type": "image_url", "image_url": {"url": picture.url()}})
 }
 
-fn assistant(said: &ChatMessage, with_thoughts: bool) -> Value {
+fn assistant(question: &ChatRequest, said: &ChatMessage, with_thoughts: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": said.text()});
     let Some(fields) = message.as_object_mut() else {
         return message;
     };
     if !said.calls.is_empty() {
-        let calls = said.calls.iter().map(|call| {
-            json!({"type": "function", "id": call.id, "function": {
-                "name": call.tool_name, "arguments": arguments(call).to_string(),
-            }})
+        let calls = said.calls.iter().enumerate().map(|(place, call)| {
+            let function =
+                json!({"name": call.tool_name, "arguments": arguments(call).to_string()});
+            match question.signature_of(said, place) {
+                // Google's compatible API demands the signature of its models.
+                Some(signature) => json!({"type": "function", "id": call.id, "function": function,
+                    "extra_content": {"google": {"thought_signature": signature}}}),
+                None => json!({"type": "function", "id": call.id, "function": function}),
+            }
         });
         fields.insert("tool_calls".to_owned(), calls.collect());
     }
@@ -171,8 +194,11 @@ impl Dialect for OpenAiReader {
             return Ok(StreamProgress::Done);
         }
         let said = super::dialect::json(event)?;
-        if said.get("error").is_some_and(|error| !error.is_null()) {
+        if error_at(&said).is_some() {
             return Err(ReplyFault::Said(said));
+        }
+        if is_of_ollama(&said) {
+            return self.take_of_ollama(&said, draft);
         }
         // vLLM and Mistral send the error itself as the event.
         if event.name == "error" || is_text(&said, "/object", "error") {
@@ -182,6 +208,10 @@ impl Dialect for OpenAiReader {
         if let Some(error) = said.pointer("/choices/0/error").filter(|it| it.is_object()) {
             return Err(ReplyFault::Said(json!({"error": error})));
         }
+        // Groq reports why it ended a stream early.
+        if let Some(error) = text_at(&said, "/x_groq/error").filter(|error| !error.is_empty()) {
+            return Err(ReplyFault::Said(json!({"error": error})));
+        }
         let choices = said.get("choices").and_then(Value::as_array);
         // Some servers send the usage in a separate chunk whose `choices` is null or absent.
         let has_counted = count(&said, draft);
@@ -189,21 +219,29 @@ impl Dialect for OpenAiReader {
             return Ok(StreamProgress::Unknown);
         }
         draft.identify(said.get("id"), said.get("model"));
-        if let Some(choice) = choices.and_then(|choices| choices.first()) {
+        let is_first = draft.is_silent();
+        for choice in parts_of_choice(choices) {
             // Some servers answer a streamed request with one event that has the complete message.
             let has_delta = choice.get("delta").is_some_and(Value::is_object);
-            let is_whole = !has_delta && draft.is_silent();
+            let is_whole = !has_delta && is_first;
             self.take(choice, if is_whole { "message" } else { "delta" }, draft)?;
         }
         Ok(StreamProgress::More)
     }
 
     fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), ReplyFault> {
-        let choice = body.pointer("/choices/0");
-        let choice = choice.filter(|choice| choice.get("message").is_some());
-        let choice = choice.ok_or(ReplyFault::Strange)?;
+        if is_of_ollama(&body) {
+            return self.take_of_ollama(&body, draft).map(|_progress| ());
+        }
+        let choices = body.get("choices").and_then(Value::as_array);
+        let has_message = |choice: &Value| choice.get("message").is_some();
+        if !choices.is_some_and(|choices| choices.first().is_some_and(has_message)) {
+            return Err(ReplyFault::Strange);
+        }
         draft.identify(body.get("id"), body.get("model"));
-        self.take(choice, "message", draft)?;
+        for choice in parts_of_choice(choices) {
+            self.take(choice, "message", draft)?;
+        }
         count(&body, draft);
         Ok(())
     }
@@ -223,26 +261,51 @@ impl Dialect for OpenAiReader {
     }
 }
 
+/// The elements of `choices` that belong to the reply. Only one is requested, but some gateways
+/// split its text and its calls into two of the same index.
+fn parts_of_choice(choices: Option<&Vec<Value>>) -> impl Iterator<Item = &Value> {
+    let index_of = |choice: &Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0);
+    let choices = choices.map(Vec::as_slice).unwrap_or_default();
+    let first = choices.first().map(index_of);
+    choices
+        .iter()
+        .filter(move |choice| Some(index_of(choice)) == first)
+}
+
+/// True if an event or a body follows Ollama's own protocol, which proxies pass on.
+fn is_of_ollama(said: &Value) -> bool {
+    said.get("done").is_some_and(Value::is_boolean)
+        && said.get("message").is_some_and(Value::is_object)
+}
+
 /// Records the usage from any of the places where servers report it. Returns false if the chunk has
 /// none.
 fn count(said: &Value, draft: &mut Draft) -> bool {
     let places = ["/usage", "/x_groq/usage", "/choices/0/usage"];
     let mut usages = places.iter().filter_map(|place| said.pointer(place));
-    let Some(usage) = usages.find(|usage| usage.is_object()) else {
+    let Some(usage) = usages.find_map(usage_in) else {
         return false;
     };
+    draft.take(usage);
+    true
+}
+
+/// A usage, with the names of any protocol. `None` if it counts nothing.
+fn usage_in(usage: &Value) -> Option<Usage> {
     let tokens = |pointers: &[&str]| {
         let mut found = pointers
             .iter()
             .filter_map(|pointer| tokens_at(usage, pointer));
         found.next()
     };
-    let (read, written) = (tokens(&["/prompt_tokens"]), tokens(&["/completion_tokens"]));
+    let read = tokens(&["/prompt_tokens", "/input_tokens"]);
+    let written = tokens(&["/completion_tokens", "/output_tokens"]);
     if read.is_none() && written.is_none() {
-        return false;
+        return None;
     }
     let cache_read = tokens(&[
         "/prompt_tokens_details/cached_tokens",
+        "/input_tokens_details/cached_tokens",
         "/prompt_cache_hit_tokens",
         "/cached_tokens",
     ]);
@@ -256,23 +319,50 @@ fn count(said: &Value, draft: &mut Draft) -> bool {
         .unwrap_or(0)
         .saturating_sub(cache_read)
         .saturating_sub(cache_write);
-    draft.take(Usage {
+    let thought = tokens(&[
+        "/completion_tokens_details/reasoning_tokens",
+        "/output_tokens_details/reasoning_tokens",
+    ]);
+    Some(Usage {
         input_tokens: input,
         output_tokens: written.unwrap_or(0),
         cache_read_tokens: cache_read,
         cache_write_tokens: cache_write,
-        reasoning_tokens: tokens(&["/completion_tokens_details/reasoning_tokens"]).unwrap_or(0),
-    });
-    true
+        reasoning_tokens: thought.unwrap_or(0),
+    })
 }
 
 impl OpenAiReader {
+    /// Reads an event or a whole reply of Ollama's own protocol.
+    fn take_of_ollama(
+        &mut self,
+        said: &Value,
+        draft: &mut Draft,
+    ) -> Result<StreamProgress, ReplyFault> {
+        draft.identify(None, said.get("model"));
+        self.take(said, "message", draft)?;
+        if said.get("done") != Some(&Value::Bool(true)) {
+            return Ok(StreamProgress::More);
+        }
+        draft.stop(text_at(said, "/done_reason").unwrap_or("stop"));
+        if let (Some(read), Some(written)) = (
+            tokens_at(said, "/prompt_eval_count"),
+            tokens_at(said, "/eval_count"),
+        ) {
+            draft.take(Usage {
+                input_tokens: read,
+                output_tokens: written,
+                ..Usage::default()
+            });
+        }
+        Ok(StreamProgress::Done)
+    }
+
     /// Reads one choice: a delta in a stream, or a complete one.
     fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), ReplyFault> {
         let none = json!({});
         let said = choice.get(under).unwrap_or(&none);
-        let thoughts = ["/reasoning_content", "/reasoning"].map(|place| text_at(said, place));
-        let mut thoughts = thoughts.into_iter().flatten();
+        let mut thoughts = THOUGHTS.iter().filter_map(|place| text_at(said, place));
         let thought = thoughts.find(|text| !text.is_empty());
         draft.think(thought.unwrap_or_default())?;
         match said.get("content") {
@@ -328,6 +418,44 @@ mod tests {
     use goondan_protocol::call::CompletionRequest;
 
     use super::*;
+
+    #[test]
+    fn prov_1_signatures_of_calls_go_back_to_googles_compatible_api() {
+        let call =
+            |id: &str| json!({"type": "tool-call", "toolCallId": id, "toolName": "t", "input": {}});
+        let result = |id: &str| {
+            json!({"type": "tool-result", "toolCallId": id, "toolName": "t",
+                "output": {"type": "text", "value": "done"}})
+        };
+        let signature = |name: &str, stored: Value| -> Vec<Value> {
+            let model: HostedModel = serde_json::from_value(
+                json!({"name": "m", "provider": "openai", "model": name, "endpoint": "http://a"}),
+            )
+            .unwrap();
+            let completion = json!({"messages": [
+                {"role": "user", "content": "Hi."},
+                {"role": "assistant", "content": [call("a"), call("b")], "reasoning": stored},
+                {"role": "tool", "content": [result("a"), result("b")]}]});
+            let completion = serde_json::from_value(completion).unwrap();
+            let body = request(&model, &ChatRequest::of(&model, completion));
+            let calls = body["messages"][1]["tool_calls"].as_array().unwrap();
+            calls
+                .iter()
+                .map(|call| call["extra_content"]["google"]["thought_signature"].clone())
+                .collect()
+        };
+        let own = json!({"model": "gemini-3-pro", "signatures": {"a": ["c2ln"]}});
+        let placeholder = json!("skip_thought_signature_validator");
+        assert_eq!(
+            signature("gemini-3-pro", own.clone()),
+            [json!("c2ln"), Value::Null]
+        );
+        assert_eq!(
+            signature("gemini-3-flash", own.clone()),
+            [placeholder, Value::Null]
+        );
+        assert_eq!(signature("gpt-5", own), [Value::Null, Value::Null]);
+    }
 
     #[test]
     fn openais_own_models_take_completion_tokens() {

@@ -19,7 +19,14 @@ pub(super) struct ChatRequest {
     pub(super) params: ModelParams,
     /// Mapping of tool names in the request.
     pub(super) names: ToolNames,
+    /// True if the provider demanded the thoughts of all earlier messages.
+    pub(super) shows_thoughts: bool,
+    /// True if the provider demanded a signature of each step's first call.
+    pub(super) signs_calls: bool,
 }
+
+/// Signature of a step's first call if another model made it.
+const UNSIGNED: &str = "skip_thought_signature_validator";
 
 /// A tool in a form that all providers accept.
 #[derive(Debug)]
@@ -58,7 +65,21 @@ impl ChatRequest {
             tools,
             params,
             names,
+            shows_thoughts: false,
+            signs_calls: model.model.contains("gemini-3"),
         }
+    }
+
+    /// The signature that Google demands of a message's call: the model's own, or for the first
+    /// call a placeholder.
+    pub(super) fn signature_of<'s>(&self, said: &'s ChatMessage, place: usize) -> Option<&'s str> {
+        let own = said.thoughts.as_ref().and_then(|thoughts| {
+            let signatures = thoughts
+                .signatures
+                .get(said.calls.get(place)?.id.as_str())?;
+            signatures.first().map(String::as_str)
+        });
+        own.or((place == 0 && self.signs_calls).then_some(UNSIGNED))
     }
 
     /// True if the last messages are tool results, so that a model with nothing to add may end

@@ -44,6 +44,11 @@ const UNNAMED_FIELDS: &[(&str, &str)] = &[
     ("encrypted content is not supported", "include"),
     ("parameter: 'include'", "include"),
     ("parameter: 'reasoning'", "reasoning"),
+    ("thinking is not supported", "thinkingConfig"),
+    ("thinking level", "thinkingConfig"),
+    ("thinking_level", "thinkingConfig"),
+    ("thinking budget", "thinkingConfig"),
+    ("thinking_budget", "thinkingConfig"),
     (
         "must be verified to generate reasoning summaries",
         "reasoning.summary",
@@ -63,6 +68,9 @@ const UNSUPPORTED: &[&str] = &[
     "unexpected",
     "deprecated",
     "cannot find field",
+    "cannot both be specified",
+    "is allowed for this model",
+    "must be one of",
 ];
 
 /// Changes of a Model's requests that its provider made necessary.
@@ -71,10 +79,29 @@ pub(super) struct Repairs {
     fields: BTreeSet<&'static str>,
     tools: BTreeSet<String>,
     tools_max: Option<usize>,
+    /// Most characters of a tool's description.
+    description_max: Option<usize>,
     has_no_images: bool,
     has_no_thoughts: bool,
     has_no_old_calls: bool,
+    has_no_system: bool,
+    shows_thoughts: bool,
+    signs_calls: bool,
 }
+
+/// Rejections of chat templates that allow only the user's and the model's messages in turn, in
+/// lower case.
+const ONLY_TURNS: &[&str] = &[
+    "must alternate",
+    "system role",
+    "system message must be",
+    "system messages must be",
+    "only user and assistant roles",
+    "only user, assistant and tool roles",
+];
+
+/// Words by which a server demands the thoughts of earlier messages, in lower case.
+const DEMANDS: &[&str] = &["must be passed back", "missing", "required", "must contain"];
 
 impl Repairs {
     /// Adds the smallest change that the rejection suggests; returns its description, or `None`
@@ -99,6 +126,27 @@ impl Repairs {
         if let Some((_, field)) = unnamed.filter(|(_, field)| !self.fields.contains(field)) {
             self.fields.insert(field);
             return Some(format!("left out the field `{field}`"));
+        }
+        if mentions(ONLY_TURNS) && !self.has_no_system {
+            self.has_no_system = true;
+            return Some("showed system messages as the user's, and joined messages".to_owned());
+        }
+        if lower.contains("thought_signature") && !question.signs_calls {
+            self.signs_calls = true;
+            return Some("signed earlier calls".to_owned());
+        }
+        if lower.contains("reasoning_content") && mentions(DEMANDS) && !self.shows_thoughts {
+            self.shows_thoughts = true;
+            return Some("sent earlier thoughts".to_owned());
+        }
+        let most =
+            number_after(&lower, "maximum length ").filter(|_| lower.contains("description"));
+        if let Some(most) = most.filter(|most| self.description_max.is_none_or(|held| *most < held))
+        {
+            self.description_max = Some(most);
+            return Some(format!(
+                "shortened the descriptions of tools to {most} characters"
+            ));
         }
         if let Some(most) = most_tools(&lower).filter(|most| *most < question.tools.len()) {
             self.tools_max = Some(most);
@@ -154,6 +202,16 @@ impl Repairs {
         question
             .tools
             .truncate(self.tools_max.unwrap_or(usize::MAX));
+        if let Some(most) = self.description_max {
+            for tool in &mut question.tools {
+                tool.description = tool.description.chars().take(most).collect();
+            }
+        }
+        question.shows_thoughts |= self.shows_thoughts;
+        question.signs_calls |= self.signs_calls;
+        if self.has_no_system {
+            show_system_as_user(question);
+        }
         let place = question.place_of_steps();
         for (at, said) in question.messages.iter_mut().enumerate() {
             if self.has_no_images {
@@ -272,6 +330,40 @@ fn leave_out_images(said: &mut ChatMessage) {
     }
 }
 
+/// Turns the system prompt and system messages into text of the user, and joins messages of the
+/// same side.
+fn show_system_as_user(question: &mut ChatRequest) {
+    let of_user = |parts: Vec<MessagePart>| ChatMessage {
+        role: MessageRole::User,
+        parts,
+        calls: Vec::new(),
+        results: Vec::new(),
+        thoughts: None,
+    };
+    let marked = |text: &str| MessagePart::Text(format!("<system>\n{text}\n</system>\n\n"));
+    let mut turns: Vec<ChatMessage> = Vec::new();
+    let prompt = question.system.take();
+    turns.extend(prompt.map(|system| of_user(vec![marked(&system)])));
+    for said in std::mem::take(&mut question.messages) {
+        let said = match said.role {
+            MessageRole::System => of_user(vec![marked(&said.text())]),
+            MessageRole::User | MessageRole::Assistant | MessageRole::Tool => said,
+        };
+        match turns.last_mut() {
+            Some(last) if last.role == said.role && is_joinable(last) && is_joinable(&said) => {
+                last.parts.extend(said.parts);
+            }
+            Some(_) | None => turns.push(said),
+        }
+    }
+    question.messages = turns;
+}
+
+/// True if a message consists of texts and images only.
+fn is_joinable(said: &ChatMessage) -> bool {
+    said.calls.is_empty() && said.results.is_empty() && said.thoughts.is_none()
+}
+
 fn show_calls_as_text(said: &mut ChatMessage) {
     for call in std::mem::take(&mut said.calls) {
         let text = format!("[called {} with {}]", call.tool_name, arguments(&call));
@@ -336,6 +428,11 @@ mod tests {
                 "left out the tools after the first 3 (tool3, tool4); use the extension `tool-search`",
             ),
             (
+                "Invalid 'tools[0].function.description': string too long. Expected a string with \
+                 maximum length 1024, but got a string with length 1301 instead.",
+                "shortened the descriptions of tools to 1024 characters",
+            ),
+            (
                 "Invalid schema for function 'tool2': None is not of type 'object'",
                 "left out the tool `tool2`",
             ),
@@ -359,7 +456,29 @@ mod tests {
                 "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
                 "left out the field `reasoning.effort`",
             ),
+            (
+                "`temperature` and `top_p` cannot both be specified for this model. Please use only \
+                 one.",
+                "left out the field `temperature`",
+            ),
+            (
+                "invalid temperature: only 1 is allowed for this model",
+                "left out the field `temperature`",
+            ),
+            (
+                "`reasoning_effort` must be one of `none` or `default`",
+                "left out the field `reasoning_effort`",
+            ),
+            (
+                "Thinking level is not supported for this model.",
+                "left out the field `thinkingConfig`",
+            ),
             ("This model does not accept image input", "left out images"),
+            (
+                "Function call is missing a thought_signature in functionCall parts. Additional \
+                 data, function call `default_api:tool2` , position 2.",
+                "signed earlier calls",
+            ),
             (
                 "messages.1: tool_calls without a result",
                 "showed earlier tool calls as text",
@@ -376,6 +495,63 @@ mod tests {
         ] {
             let found = Repairs::default().add(&model(), &question(), rejection);
             assert_eq!(found, None, "{rejection}");
+        }
+    }
+
+    #[test]
+    fn prov_1_a_template_without_system_messages_gets_none() {
+        for rejection in [
+            "Conversation roles must alternate user/assistant/user/assistant/...",
+            "System role not supported",
+            "System message must be at the beginning.",
+            "Only user and assistant roles are supported!",
+        ] {
+            let completion = json!({"system": "Be brief.", "messages": [
+                {"role": "user", "content": "One."},
+                {"role": "system", "content": "It is Monday."},
+                {"role": "user", "content": "Two."},
+                {"role": "assistant", "content": "Three."},
+                {"role": "user", "content": "Four."},
+            ]});
+            let completion = serde_json::from_value(completion).unwrap();
+            let mut question = ChatRequest::of(&model(), completion);
+            let mut repairs = Repairs::default();
+            assert!(repairs.add(&model(), &question, rejection).is_some());
+            repairs.apply(&mut question);
+            assert_eq!(question.system, None);
+            let said = question
+                .messages
+                .iter()
+                .map(|said| (said.role, said.text()));
+            let said: Vec<(MessageRole, String)> = said.collect();
+            let first = "<system>\nBe brief.\n</system>\n\nOne.<system>\nIt is Monday.\n</system>\n\n\
+                         Two.";
+            assert_eq!(
+                said,
+                [
+                    (MessageRole::User, first.to_owned()),
+                    (MessageRole::Assistant, "Three.".to_owned()),
+                    (MessageRole::User, "Four.".to_owned()),
+                ],
+                "{rejection}"
+            );
+        }
+    }
+
+    #[test]
+    fn prov_1_a_server_that_demands_thoughts_gets_them() {
+        for rejection in [
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "Missing `reasoning_content` field in the assistant message at message index 2.",
+        ] {
+            let mut repairs = Repairs::default();
+            let repair = repairs.add(&model(), &question(), rejection);
+            assert_eq!(repair.as_deref(), Some("sent earlier thoughts"));
+            let mut repaired = question();
+            repairs.apply(&mut repaired);
+            assert!(repaired.shows_thoughts);
+            let body = crate::model::openai::request(&model(), &repaired);
+            assert_eq!(body["messages"][1]["reasoning_content"], "", "{body}");
         }
     }
 

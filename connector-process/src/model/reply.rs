@@ -11,11 +11,12 @@ use goondan_protocol::call::{CallError, ModelAnswer};
 use goondan_protocol::definition::HostedModel;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ahead::PieceBuffer;
+use super::argument_types::ArgumentTypes;
 use super::aws_frames::{self, AwsFrames};
-use super::dialect::{Dialect, ReplyFault, StreamProgress, is_keep_alive};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_keep_alive};
 use super::draft::Draft;
 use super::events::{Events, NoEvent, SseEvent};
 use super::failure;
@@ -44,6 +45,12 @@ const ABORTED: &[&str] = &[
     "network_error",
     "insufficient_system_resource",
 ];
+
+/// Byte order mark of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Parts of media types of bodies with one JSON document in each line.
+const LINES_OF_JSON: &[&str] = &["ndjson", "jsonl", "stream+json"];
 
 /// Format of a body.
 enum Form {
@@ -92,7 +99,12 @@ pub(super) struct ReplyReader<'m> {
     is_done: bool,
     stream: StreamState,
     bytes: usize,
+    /// Bytes of a byte order mark so far.
+    mark_bytes: usize,
+    /// True if the JSON of the body is one document, and not one for each line.
+    is_document: bool,
     names: ToolNames,
+    types: ArgumentTypes,
     may_be_silent: bool,
 }
 
@@ -102,6 +114,8 @@ pub(super) struct Expectation {
     pub(super) dialect: Box<dyn Dialect>,
     /// Mapping of tool names in the request.
     pub(super) names: ToolNames,
+    /// Types of the arguments of the request's tools.
+    pub(super) types: ArgumentTypes,
     /// True if a reply with neither words nor calls is valid.
     pub(super) may_be_silent: bool,
 }
@@ -173,7 +187,10 @@ impl<'m> ReplyReader<'m> {
             is_done: false,
             stream: StreamState::default(),
             bytes: 0,
+            mark_bytes: 0,
+            is_document: false,
             names: expected.names,
+            types: expected.types,
             may_be_silent: expected.may_be_silent,
         }
     }
@@ -240,6 +257,12 @@ impl ReplyReader<'_> {
             self.form = Form::AwsStream(AwsFrames::default());
         }
         if matches!(self.form, Form::Unknown) {
+            while let Some((first, rest)) = part.split_first()
+                && BYTE_ORDER_MARK.get(self.mark_bytes) == Some(first)
+            {
+                self.mark_bytes += 1;
+                part = rest;
+            }
             part = part.trim_ascii_start();
             let Some(first) = part.first() else {
                 return Ok(());
@@ -249,6 +272,7 @@ impl ReplyReader<'_> {
         match &mut self.form {
             Form::Unknown => Ok(()),
             Form::Json(body) | Form::Other(body) => {
+                let has_line_end = body.ends_with(b"\n") || part.contains(&b'\n');
                 body.extend_from_slice(part);
                 if body.len() > REPLY_EVENT_BYTES_MAX {
                     return Err(failure::excess(
@@ -256,7 +280,10 @@ impl ReplyReader<'_> {
                         &format!("its answer has more than {REPLY_EVENT_BYTES_MAX} bytes"),
                     ));
                 }
-                Ok(())
+                match has_line_end {
+                    true => self.detect_lines(),
+                    false => Ok(()),
+                }
             }
             Form::Stream(_) | Form::AwsStream(_) => {
                 let (dialect, draft) = (&mut self.dialect, &mut self.draft);
@@ -285,15 +312,38 @@ impl ReplyReader<'_> {
         }
     }
 
+    /// Reads JSON as a stream if its first line is a complete object and another line follows.
+    fn detect_lines(&mut self) -> Result<(), CallError> {
+        let Form::Json(body) = &mut self.form else {
+            return Ok(());
+        };
+        let first = body.split(|byte| *byte == b'\n').next();
+        let first = first.filter(|first| first.len() < body.trim_ascii_end().len());
+        let Some(first) = first.filter(|_| !self.is_document) else {
+            return Ok(());
+        };
+        if serde_json::from_slice::<JsonObject>(first).is_err() {
+            self.is_document = true;
+            return Ok(());
+        }
+        let body = std::mem::take(body);
+        self.form = Form::Stream(Events::default());
+        self.take(&body)
+    }
+
     /// Detects the format from the first non-space character, because the content type of servers
     /// is unreliable.
     fn form_of(&self, first: u8) -> Form {
         let says_stream = self.content_type.contains("event-stream");
+        let says_lines = LINES_OF_JSON
+            .iter()
+            .any(|kind| self.content_type.contains(kind));
         match first {
+            b'{' if says_lines => Form::Stream(Events::default()),
             b'{' | b'[' => Form::Json(Vec::new()),
             b'<' => Form::Other(Vec::new()),
             // Field names and comments.
-            b'd' | b'e' | b'i' | b'r' | b':' | 0xef => Form::Stream(Events::default()),
+            b'd' | b'e' | b'i' | b'r' | b':' => Form::Stream(Events::default()),
             _ if says_stream => Form::Stream(Events::default()),
             _ => Form::Other(Vec::new()),
         }
@@ -333,8 +383,11 @@ impl ReplyReader<'_> {
                     }
                 }
                 let is_whole = self.dialect.may_just_end() && self.draft.stop_reason().is_some();
+                if is_whole {
+                    let closed = self.dialect.close(&mut self.draft);
+                    return closed.map_err(|fault| self.failed(fault, None));
+                }
                 match self.stream.foreign() {
-                    _ if is_whole => Ok(()),
                     Some(event) => Err(failure::no_reply(self.model, &self.content_type, event)),
                     None => Err(failure::broken_off(self.model)),
                 }
@@ -399,7 +452,7 @@ impl ReplyReader<'_> {
             }
         }
         self.draft
-            .finish(model, &self.names)
+            .finish(model, &self.names, &self.types)
             .map_err(|error| failure::unkept(model, &error))
     }
 }
@@ -415,6 +468,7 @@ pub(super) fn read_parts(
     let expected = Expectation {
         dialect,
         names: ToolNames::default(),
+        types: ArgumentTypes::default(),
         may_be_silent: false,
     };
     let mut reading = ReplyReader::new(model, expected, content_type.to_owned());
@@ -434,8 +488,8 @@ pub(super) fn read_parts(
 /// Google sends.
 fn error_in(body: &Value) -> Option<&Value> {
     let said = body.get(0).unwrap_or(body);
-    let is_error = said.get("error").is_some_and(|error| !error.is_null())
-        || said.get("type").and_then(Value::as_str) == Some("error");
+    let is_error =
+        error_at(said).is_some() || said.get("type").and_then(Value::as_str) == Some("error");
     is_error.then_some(said)
 }
 
@@ -462,6 +516,11 @@ fn take_one_event(
     stream: &mut StreamState,
     event: &SseEvent,
 ) -> Result<StreamProgress, ReplyFault> {
+    // Gateways describe an error in plain words.
+    let is_described = event.name == "error" && !event.data.trim().is_empty();
+    if is_described && serde_json::from_str::<JsonObject>(&event.data).is_err() {
+        return Err(ReplyFault::Said(json!({"error": event.data})));
+    }
     let next = if is_keep_alive(event) {
         StreamProgress::Unknown
     } else {

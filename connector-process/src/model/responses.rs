@@ -9,7 +9,7 @@ use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, ReplyFault, StreamProgress, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, text_at, tokens_at};
 use super::draft::{Draft, Excess};
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
@@ -226,7 +226,7 @@ impl Dialect for ResponsesReader {
         }
         let said = super::dialect::json(event)?;
         let kind = text_at(&said, "/type").unwrap_or(&event.name).to_owned();
-        if kind == "error" || said.get("error").is_some_and(|error| !error.is_null()) {
+        if kind == "error" || error_at(&said).is_some() {
             return Err(ReplyFault::Said(error_of(&said)));
         }
         let Some(kind) = kind.strip_prefix("response.") else {
@@ -325,7 +325,7 @@ impl<'v> Piece<'v> {
 
 /// An error in the form of the other APIs.
 fn error_of(said: &Value) -> Value {
-    match said.get("error").filter(|error| !error.is_null()) {
+    match error_at(said) {
         Some(error) => json!({"error": error}),
         None => json!({"error": {"code": said.get("code"), "message": said.get("message")}}),
     }

@@ -16,6 +16,8 @@
 //! 5. Without id and name, arguments continue the call at that index, else the latest one.
 //!
 //! A fragment that starts another object never continues a call whose arguments are complete JSON.
+//! It begins a call, unless it repeats these arguments, or they are the empty object that some
+//! gateways send before the true ones.
 
 use serde_json::Value;
 
@@ -29,6 +31,8 @@ pub(super) struct Fragment<'v> {
     id: &'v str,
     name: &'v str,
     arguments: Option<&'v Value>,
+    /// Signature of the thoughts before the call, from Google's compatible API.
+    signature: Option<&'v str>,
 }
 
 impl<'v> Fragment<'v> {
@@ -39,6 +43,7 @@ impl<'v> Fragment<'v> {
             id: text_at(call, "/id").unwrap_or_default(),
             name: text_at(call, "/function/name").unwrap_or_default(),
             arguments: call.pointer("/function/arguments"),
+            signature: text_at(call, "/extra_content/google/thought_signature"),
         }
     }
 
@@ -49,6 +54,7 @@ impl<'v> Fragment<'v> {
             id: "",
             name: text_at(call, "/name").unwrap_or_default(),
             arguments: call.get("arguments"),
+            signature: None,
         }
     }
 
@@ -65,6 +71,40 @@ impl<'v> Fragment<'v> {
             Some(Value::String(text)) => text.trim_start().starts_with('{'),
             Some(Value::Object(_)) => true,
             _ => false,
+        }
+    }
+}
+
+/// Meaning of a fragment that starts an object after the complete arguments of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    OtherCall,
+    /// It says the same again.
+    Repetition,
+    /// The arguments so far were only a placeholder.
+    Replacement,
+}
+
+impl Restart {
+    fn of(fragment: &Fragment<'_>, call: CallNumber, held: &Value, draft: &Draft) -> Self {
+        let is_bare = fragment.id.is_empty() && fragment.name.is_empty();
+        let has_id = !fragment.id.is_empty() && draft.call_id(call) == Some(fragment.id);
+        let has_name = fragment.name.is_empty() || draft.call_name(call) == Some(fragment.name);
+        if !(is_bare || has_id && has_name) {
+            return Self::OtherCall;
+        }
+        let says_the_same = match fragment.arguments {
+            Some(Value::String(text)) => {
+                serde_json::from_str(text).is_ok_and(|said: Value| said == *held)
+            }
+            said => said == Some(held),
+        };
+        if says_the_same {
+            Self::Repetition
+        } else if held.as_object().is_some_and(serde_json::Map::is_empty) {
+            Self::Replacement
+        } else {
+            Self::OtherCall
         }
     }
 }
@@ -87,9 +127,17 @@ impl CallJoiner {
     ///
     /// [`Excess`] if the reply has too many calls or bytes.
     pub(super) fn add(&mut self, fragment: Fragment<'_>, draft: &mut Draft) -> Result<(), Excess> {
-        let continued = self.continued(&fragment, draft);
-        let continued = continued
-            .filter(|call| !(fragment.begins_object() && draft.has_complete_arguments(*call)));
+        let mut continued = self.continued(&fragment, draft);
+        if let Some(call) = continued
+            && fragment.begins_object()
+            && let Some(held) = draft.complete_arguments(call)
+        {
+            match Restart::of(&fragment, call, &held, draft) {
+                Restart::Repetition => return Ok(()),
+                Restart::Replacement => draft.clear_arguments(call),
+                Restart::OtherCall => continued = None,
+            }
+        }
         let call = match continued {
             Some(call) => {
                 draft.identify_call(call, fragment.id)?;
@@ -106,6 +154,9 @@ impl CallJoiner {
         if let Some(index) = fragment.index {
             self.by_index.retain(|(at, _)| *at != index);
             self.by_index.push((index, call));
+        }
+        if let Some(signature) = fragment.signature {
+            draft.sign_call(call, signature)?;
         }
         match fragment.arguments {
             Some(Value::String(text)) => draft.add_arguments(call, text),
@@ -171,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::argument_types::ArgumentTypes;
     use crate::model::normalize::ToolNames;
 
     /// Calls joined from these elements of `delta.tool_calls`, one per chunk.
@@ -182,7 +234,9 @@ mod tests {
         let model: HostedModel =
             serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
                 .unwrap();
-        let answer = draft.finish(&model, &ToolNames::default()).unwrap();
+        let answer = draft
+            .finish(&model, &ToolNames::default(), &ArgumentTypes::default())
+            .unwrap();
         let content: Value = serde_json::from_str(answer.content.get()).unwrap();
         MessageContent::from(content).tool_calls()
     }
@@ -253,6 +307,72 @@ mod tests {
         assert_eq!(calls.len(), 1);
         assert_eq!(calls[0].id.as_str(), "k1");
         assert_eq!(calls[0].input, json!({"text": "pear"}));
+    }
+
+    #[test]
+    fn prov_1_placeholders_and_repetitions_of_arguments_are_no_calls() {
+        let city = r#"{"city":"Zurich"}"#;
+        let expected = [("t".to_owned(), json!({"city": "Zurich"}))];
+        for fragments in [
+            // Gateways to Bedrock send the empty object of the block's start first.
+            vec![head(Some(0), "k", "t", "{}"), head(Some(0), "", "", city)],
+            vec![
+                head(Some(0), "k", "t", "{}"),
+                head(Some(0), "", "", r#"{"ci"#),
+                head(Some(0), "", "", r#"ty":"Zurich"}"#),
+            ],
+            vec![head(None, "k", "t", "{}"), head(None, "k", "t", city)],
+            vec![head(None, "k", "t", &format!("{{}}{city}"))],
+            // Gateways to the Responses API repeat all of the arguments at their end.
+            vec![head(Some(0), "k", "t", city), head(Some(0), "", "", city)],
+            vec![
+                head(Some(0), "k", "t", ""),
+                head(Some(0), "", "", city),
+                head(Some(0), "", "", city),
+            ],
+            vec![head(None, "k", "t", city), head(None, "k", "t", city)],
+            vec![head(None, "k", "t", &format!("{city}{city}"))],
+        ] {
+            let found = joined(&fragments);
+            assert_eq!(names_and_inputs(&found), expected, "{fragments:?}");
+        }
+        let others = [
+            head(Some(0), "k", "t", city),
+            head(Some(0), "", "", r#"{"city":"Bern"}"#),
+        ];
+        assert_eq!(joined(&others).len(), 2);
+    }
+
+    #[test]
+    fn prov_1_signature_of_a_call_is_kept() {
+        let mut call = head(Some(0), "k", "t", "{}");
+        call["extra_content"] = json!({"google": {"thought_signature": "c2ln"}});
+        let (mut joiner, mut draft) = (CallJoiner::default(), Draft::default());
+        joiner.add(Fragment::read(&call), &mut draft).unwrap();
+        let model: HostedModel =
+            serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
+                .unwrap();
+        let answer = draft
+            .finish(&model, &ToolNames::default(), &ArgumentTypes::default())
+            .unwrap();
+        let signatures = &answer.metadata["reasoning"]["signatures"];
+        assert_eq!(*signatures, json!({"k": ["c2ln"]}));
+    }
+
+    #[test]
+    fn prov_1_arguments_mean_the_same_in_any_encoding() {
+        for (text, expected) in [
+            ("null", json!({})),
+            ("\"\"", json!({})),
+            (r#""{\"a\":1}""#, json!({"a": 1})),
+            ("{\"a\":\"one\ntwo\t\"}", json!({"a": "one\ntwo\t"})),
+            (r#""{hello world}""#, json!("{hello world}")),
+            ("{\"a\":1}{\"a\":2}", json!("{\"a\":1}{\"a\":2}")),
+            ("{\"a\":", json!("{\"a\":")),
+        ] {
+            let found = joined(&[head(Some(0), "k", "t", text)]);
+            assert_eq!(found[0].input, expected, "{text}");
+        }
     }
 
     /// A server's way of filling in one field of the fragments.

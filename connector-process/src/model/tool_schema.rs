@@ -1,8 +1,9 @@
 //! Rewrites a tool's JSON Schema into one that providers accept as `parameters` (pure).
 //!
 //! Providers reject a whole request if the root of one schema is not a plain object: without
-//! `type`, or with `anyOf`, `oneOf` or `allOf` at its root. The rewritten schema accepts at least
-//! everything that the original accepts. The agent checks a call against the original.
+//! `type`, or with `anyOf`, `oneOf` or `allOf` at its root, or if a schema within it is invalid in
+//! the current version of JSON Schema. The rewritten schema accepts at least everything that the
+//! original accepts. The agent checks a call against the original.
 
 use serde_json::{Map, Value, json};
 
@@ -37,11 +38,131 @@ pub(super) fn accepted(schema: &Value) -> Value {
             root.insert(name.to_owned(), definitions.clone());
         }
     }
+    mend(&mut root, DEPTH_MAX);
     root.insert("type".to_owned(), json!("object"));
     if !root.get("properties").is_some_and(Value::is_object) {
         root.insert("properties".to_owned(), json!({}));
     }
     Value::Object(root)
+}
+
+/// Deepest nesting of schemas that is mended.
+const DEPTH_MAX: usize = 64;
+
+/// Types of JSON Schema.
+const TYPES: [&str; 7] = [
+    "string", "number", "integer", "boolean", "object", "array", "null",
+];
+
+/// Fields whose value is a schema.
+const SCHEMAS: [&str; 7] = [
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+];
+
+/// Fields whose values are schemas by name.
+const SCHEMA_MAPS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+
+/// Removes or completes the parts of a schema that are invalid in the current version of JSON
+/// Schema, or that a provider demands.
+fn mend(schema: &mut Map<String, Value>, depth: usize) {
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
+    mend_fields(schema);
+    mend_type(schema);
+    for name in SCHEMAS {
+        match schema.get_mut(name) {
+            Some(Value::Object(inner)) => mend(inner, depth),
+            Some(Value::Bool(_)) | None => {}
+            Some(Value::Array(forms)) if name == "items" => {
+                // A list for each place is an older form.
+                let forms = std::mem::take(forms);
+                let mut any = json!({"anyOf": forms});
+                if let Some(any) = any.as_object_mut() {
+                    mend(any, depth);
+                }
+                schema.insert(name.to_owned(), any);
+            }
+            Some(_) => {
+                schema.remove(name);
+            }
+        }
+    }
+    for name in SCHEMA_MAPS {
+        match schema.get_mut(name) {
+            Some(Value::Object(inner)) => {
+                for inner in inner.values_mut() {
+                    mend_value(inner, depth);
+                }
+            }
+            Some(_) => {
+                schema.remove(name);
+            }
+            None => {}
+        }
+    }
+    for name in COMBINERS {
+        match schema.get_mut(name) {
+            Some(Value::Array(forms)) if !forms.is_empty() => {
+                for inner in forms {
+                    mend_value(inner, depth);
+                }
+            }
+            Some(_) => {
+                schema.remove(name);
+            }
+            None => {}
+        }
+    }
+    if has_type(schema, "array") && !schema.contains_key("items") {
+        schema.insert("items".to_owned(), json!({}));
+    }
+}
+
+fn mend_value(schema: &mut Value, depth: usize) {
+    match schema {
+        Value::Object(schema) => mend(schema, depth),
+        Value::Bool(_) => {}
+        _ => *schema = json!({}),
+    }
+}
+
+/// Removes fields with values of older versions.
+fn mend_fields(schema: &mut Map<String, Value>) {
+    let is_list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
+    schema.retain(|name, value| match name.as_str() {
+        "required" => value.is_array(),
+        "enum" => is_list(value),
+        "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
+        _ => true,
+    });
+}
+
+/// Removes types that are none, such as `any`.
+fn mend_type(schema: &mut Map<String, Value>) {
+    let is_type = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
+    let is_kept = match schema.get_mut("type") {
+        Some(Value::Array(kinds)) if kinds.iter().all(is_type) => !kinds.is_empty(),
+        Some(kind) => is_type(kind),
+        None => return,
+    };
+    if !is_kept {
+        schema.remove("type");
+    }
+}
+
+fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
+        Some(kind) => kind == name,
+        None => false,
+    }
 }
 
 fn empty() -> Value {
@@ -182,6 +303,64 @@ mod tests {
                 assert_eq!(found.get(name), None, "{schema}");
             }
         }
+    }
+
+    #[test]
+    fn prov_1_inner_schemas_that_providers_refuse_are_mended() {
+        for (inner, expected) in [
+            (
+                json!({"type": "array"}),
+                json!({"type": "array", "items": {}}),
+            ),
+            (
+                json!({"type": ["string", "array"]}),
+                json!({"type": ["string", "array"], "items": {}}),
+            ),
+            (
+                json!({"type": "array", "items": [{"type": "number"}, {"type": "array"}]}),
+                json!({"type": "array",
+                    "items": {"anyOf": [{"type": "number"}, {"type": "array", "items": {}}]}}),
+            ),
+            (
+                json!({"type": "array", "items": []}),
+                json!({"type": "array", "items": {}}),
+            ),
+            (
+                json!({"type": "string", "required": true}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}),
+                json!({"type": "number", "minimum": 0}),
+            ),
+            (
+                json!({"type": "number", "exclusiveMinimum": 0}),
+                json!({"type": "number", "exclusiveMinimum": 0}),
+            ),
+            (json!({"type": "any", "enum": []}), json!({})),
+            (json!({"type": null}), json!({})),
+            (json!({"type": ["string", "any"]}), json!({})),
+            (json!("string"), json!({})),
+            (json!(null), json!({})),
+            (json!(true), json!(true)),
+            (
+                json!({"type": "object", "properties": {"b": {"type": "array"}}}),
+                json!({"type": "object", "properties": {"b": {"type": "array", "items": {}}}}),
+            ),
+            (json!({"oneOf": [], "anyOf": null}), json!({})),
+            (
+                json!({"anyOf": [{"type": "array"}, {"type": "null"}]}),
+                json!({"anyOf": [{"type": "array", "items": {}}, {"type": "null"}]}),
+            ),
+        ] {
+            let schema = json!({"type": "object", "properties": {"a": inner}});
+            assert_eq!(accepted(&schema)["properties"]["a"], expected, "{inner}");
+        }
+        // A property may have the name of a field.
+        let schema = json!({"type": "object", "properties": {
+            "required": {"type": "boolean"}, "enum": {"type": "string"},
+            "items": {"type": "array", "items": {"type": "string"}}}});
+        assert_eq!(accepted(&schema), schema);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use goondan_protocol::trace::TraceContext;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::lone_surrogates::without_lone_surrogates;
+
 /// The protocol version, sent in the first line.
 pub(super) const PROTOCOL: u32 = 1;
 
@@ -66,6 +68,12 @@ struct ProgramStatus {
 /// The reason why it is invalid, without its contents.
 pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
     let value: Value = serde_json::from_slice(line)
+        .or_else(|error| {
+            let text = std::str::from_utf8(line).ok();
+            let repaired = text.and_then(without_lone_surrogates);
+            let repaired = repaired.and_then(|text| serde_json::from_str(&text).ok());
+            repaired.ok_or(error)
+        })
         .map_err(|error| format!("wrote a line to stdout that is not JSON ({error})"))?;
     match value.get("type").and_then(Value::as_str) {
         Some("event") => Ok(event(value)?),
@@ -149,6 +157,16 @@ pub(super) fn shutdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prov_1_half_of_a_character_loses_no_event() {
+        let line = br#"{"type":"status","ready":true,"detail":"cut \ud83e"}"#;
+        let expected = ProgramMessage::Status {
+            ready: true,
+            detail: "cut \u{fffd}".to_owned(),
+        };
+        assert_eq!(read(line), Ok(expected));
+    }
 
     #[test]
     fn an_event_is_read_with_all_it_may_have() {

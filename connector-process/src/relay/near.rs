@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use goondan_clock::sleep;
-use goondan_protocol::approval::ApprovalVerdict;
+use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
     EnvelopeHeader, EventRefused, Ping, RefusalCode, State, StateKept, StateRefused, Status,
@@ -231,10 +231,10 @@ impl ClientLink<'_> {
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
                 Box::pin(std::future::ready(refused))
             }
-            ToOrchestrator::ApprovalPress(_) => {
+            ToOrchestrator::DecisionPress(_) => {
                 let message = "a relay does not forward approvals".to_owned();
-                let verdict = ApprovalVerdict::NotAllowed { message };
-                Box::pin(std::future::ready(ToConnector::ApprovalVerdict(verdict)))
+                let verdict = DecisionVerdict::NotAllowed { message };
+                Box::pin(std::future::ready(ToConnector::DecisionVerdict(verdict)))
             }
             other => return Err(out_of_turn(other.kind())),
         };

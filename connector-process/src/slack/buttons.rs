@@ -1,23 +1,28 @@
-//! Tool calls that wait for a person, in a Slack channel.
+//! Decisions that wait for a person, in a Slack channel.
 
 use std::sync::Arc;
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
+use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
 use super::mrkdwn::verbatim;
-use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
+use super::words::plain;
+use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;
 
-/// Action id and style of a button, by its decision.
-const fn action_of(decision: ApprovalDecision) -> (&'static str, &'static str) {
-    match decision {
-        ApprovalDecision::Approved => ("goondan:approve", "primary"),
-        ApprovalDecision::Denied => ("goondan:deny", "danger"),
+/// Prefix of the action ids of our buttons, before the answer.
+const ACTION_PREFIX: &str = "goondan:";
+
+/// Color of a button, if it has one.
+const fn style_of(answer: DecisionButton) -> Option<&'static str> {
+    match answer {
+        DecisionButton::Approve => Some("primary"),
+        DecisionButton::Deny => Some("danger"),
+        DecisionButton::Option(_) => None,
     }
 }
 
@@ -30,20 +35,34 @@ pub(super) fn to_pressed(payload: &Value) -> Option<ButtonPress> {
         return None;
     }
     let action = text(payload, "/actions/0/action_id")?;
-    let decisions = [ApprovalDecision::Approved, ApprovalDecision::Denied];
-    let mut decisions = decisions.into_iter();
-    let decision = decisions.find(|decision| action_of(*decision).0 == action)?;
+    let answer = DecisionButton::of_word(action.strip_prefix(ACTION_PREFIX)?)?;
     let user = text(payload, "/user/id")?;
     let channel =
         text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"))?;
     let ts = text(payload, "/message/ts").or_else(|| text(payload, "/container/message_ts"))?;
     Some(ButtonPress {
-        press: ApprovalPress {
-            approval_id: ApprovalId::new(text(payload, "/actions/0/value")?).ok()?,
-            decision,
+        press: DecisionPress {
+            decision_id: DecisionId::new(text(payload, "/actions/0/value")?).ok()?,
+            answer: DecisionAnswer::Button(answer),
             user: user.to_owned(),
         },
         place: format!("{channel}:{ts}"),
+        to: format!("{channel}:{user}"),
+    })
+}
+
+/// The reply in the thread of a message, if the payload is one.
+pub(super) fn to_reply(body: &Value) -> Option<ChatReply> {
+    let event = body.get("event")?;
+    let is_plain = event.get("subtype").is_none() && event.get("bot_id").is_none();
+    if text(event, "/type") != Some("message") || !is_plain {
+        return None;
+    }
+    let (channel, user) = (text(event, "/channel")?, text(event, "/user")?);
+    Some(ChatReply {
+        place: format!("{channel}:{}", text(event, "/thread_ts")?),
+        user: user.to_owned(),
+        text: plain(text(event, "/text")?),
         to: format!("{channel}:{user}"),
     })
 }
@@ -88,9 +107,10 @@ fn sections(text: &str) -> Vec<Value> {
 
 /// A message in Slack's format.
 fn written(message: &Message) -> Value {
-    let mut blocks = sections(&message.head);
+    let mut blocks = sections(&message.headline("Reply in the thread to"));
     blocks.extend(sections(&message.body));
-    blocks.extend(message.buttons.as_ref().map(row));
+    let buttons = message.buttons.as_ref().filter(|it| !it.choices.is_empty());
+    blocks.extend(buttons.map(row));
     json!({
         // Text of the notification.
         "text": verbatim(&message.head),
@@ -103,10 +123,14 @@ fn written(message: &Message) -> Value {
 fn row(buttons: &Buttons) -> Value {
     let elements: Vec<Value> = buttons
         .offered()
-        .map(|(decision, label)| {
-            let (action, style) = action_of(decision);
-            json!({"type": "button", "action_id": action, "value": buttons.approval_id,
-                "style": style, "text": {"type": "plain_text", "text": label}})
+        .map(|(answer, label)| {
+            let action = format!("{ACTION_PREFIX}{answer}");
+            let button = json!({"type": "button", "action_id": action, "value": buttons.decision_id,
+                "text": {"type": "plain_text", "text": verbatim(label), "emoji": false}});
+            match style_of(answer) {
+                Some(style) => with(button, [("style", json!(style))]),
+                None => button,
+            }
         })
         .collect();
     json!({"type": "actions", "elements": elements})
@@ -145,11 +169,9 @@ mod tests {
     fn message(body: &str, may_approve: bool) -> Message {
         Message {
             head: "Tool call a-1 waits for a person.".to_owned(),
+            reply: None,
             body: body.to_owned(),
-            buttons: Some(Buttons {
-                approval_id: "a-1".parse().unwrap(),
-                may_approve,
-            }),
+            buttons: Some(Buttons::of_call("a-1", may_approve)),
         }
     }
 
@@ -204,8 +226,11 @@ mod tests {
                 "actions": [{"action_id": action, "action_ts": "2.5", "value": value}]})
         };
         let pressed = to_pressed(&payload("goondan:approve", "a-1")).unwrap();
-        assert_eq!(pressed.press.approval_id.as_str(), "a-1");
-        assert_eq!(pressed.press.decision, ApprovalDecision::Approved);
+        assert_eq!(pressed.press.decision_id.as_str(), "a-1");
+        assert_eq!(
+            pressed.press.answer,
+            DecisionAnswer::Button(DecisionButton::Approve)
+        );
         assert_eq!(pressed.press.user, "U1");
         assert_eq!(
             (pressed.place.as_str(), pressed.to.as_str()),

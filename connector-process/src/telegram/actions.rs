@@ -244,23 +244,21 @@ impl Actions {
         let params = json!({"file_id": file});
         let told = self.api.call("getFile", &params, request_timeout).await;
         let told = told.map_err(|error| to_error(&error, true))?;
-        let size = told.get("file_size").and_then(Value::as_u64);
-        if let Some(size) = size.filter(|size| *size > bytes_max) {
-            let message = format!("the file has {size} bytes; `maxBytes` is {bytes_max}");
-            return Err(CallError::new(CallErrorCode::TooLarge, message));
-        }
         let path = told.get("file_path").and_then(Value::as_str);
         let Some(path) = path.filter(|path| is_file_path(path)) else {
             let message = "Telegram returned no path for the file";
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };
+        let Some(id) = told.get("file_id").filter(|id| id.is_string()) else {
+            let message = "Telegram returned no ID of the file";
+            return Err(CallError::new(CallErrorCode::NotFound, message));
+        };
         let mut fetched = download::fetch(self.api.file(path), "Telegram", bytes_max).await?;
         if let Some(fields) = fetched.as_object_mut() {
-            fields.insert(
-                "fileId".to_owned(),
-                told.get("file_id").cloned().unwrap_or_default(),
-            );
+            fields.insert("fileId".to_owned(), id.clone());
             fields.insert("filePath".to_owned(), json!(path));
+            // The limit applies to the file itself, not to this number.
+            let size = told.get("file_size").and_then(Value::as_u64);
             fields.insert("fileSize".to_owned(), json!(size));
             let id = told.get("file_unique_id").cloned().unwrap_or_default();
             fields.insert("fileUniqueId".to_owned(), id);

@@ -65,7 +65,8 @@ impl ApiError {
 /// Longest description from Telegram that is repeated, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 200;
 
-/// The result in an answer.
+/// The result in an answer; `null` if it has none, because not every server of the Bot API sends one
+/// for an action.
 ///
 /// # Errors
 ///
@@ -73,10 +74,7 @@ const DESCRIPTION_CHARS_MAX: usize = 200;
 pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
     let answer: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if status == 200 && answer.get("ok") == Some(&Value::Bool(true)) {
-        return answer
-            .get("result")
-            .cloned()
-            .ok_or_else(|| ApiError::Strange("an answer without a result".to_owned()));
+        return Ok(answer.get("result").cloned().unwrap_or_default());
     }
     if let Some(to) = answer
         .pointer("/parameters/migrate_to_chat_id")
@@ -118,6 +116,7 @@ mod tests {
     fn each_answer_is_understood() {
         let error = |status, body: Value| read(status, body.to_string().as_bytes()).unwrap_err();
         assert_eq!(read(200, br#"{"ok":true,"result":[1]}"#), Ok(json!([1])));
+        assert_eq!(read(200, br#"{"ok":true}"#), Ok(Value::Null));
         let unauthorized = json!({"ok": false, "description": "Unauthorized"});
         assert_eq!(
             error(401, unauthorized.clone()),

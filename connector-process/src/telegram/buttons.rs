@@ -1,16 +1,16 @@
-//! Tool calls that wait for a person, in a Telegram chat.
+//! Decisions that wait for a person, in a Telegram chat.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
+use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
 use super::chats::Chats;
-use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
+use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::ButtonPress;
 use crate::payload::text;
@@ -18,13 +18,15 @@ use crate::payload::text;
 /// Type of the updates for button presses.
 pub(super) const UPDATE: &str = "callback_query";
 
-/// Prefix of our buttons' data, by decision. Telegram accepts 64 bytes.
-const fn prefix_of(decision: ApprovalDecision) -> &'static str {
-    match decision {
-        ApprovalDecision::Approved => "goondan:approve:",
-        ApprovalDecision::Denied => "goondan:deny:",
-    }
-}
+/// Prefix of our buttons' data, before the answer and the decision. Telegram accepts 64 bytes.
+const DATA_PREFIX: &str = "goondan:";
+
+/// Prefix of the recipient of a notice about a reply, before the chat and the message. Notices about
+/// button presses have the query's id.
+const REPLY_PREFIX: &str = "reply:";
+
+/// Most buttons in one row; more have one row each.
+const ROW_BUTTONS_MAX: usize = 2;
 
 /// Longest answer to a button press that Telegram displays, in characters.
 const ANSWER_CHARS_MAX: usize = 200;
@@ -33,22 +35,34 @@ const ANSWER_CHARS_MAX: usize = 200;
 pub(super) fn to_pressed(update: &Value) -> Option<ButtonPress> {
     let query = update.get(UPDATE)?;
     let data = text(query, "/data")?;
-    let decisions = [ApprovalDecision::Approved, ApprovalDecision::Denied];
-    let (approval_id, decision) = decisions.into_iter().find_map(|decision| {
-        let id = ApprovalId::new(data.strip_prefix(prefix_of(decision))?).ok()?;
-        Some((id, decision))
-    })?;
+    let (answer, id) = data.strip_prefix(DATA_PREFIX)?.split_once(':')?;
+    let answer = DecisionAnswer::Button(DecisionButton::of_word(answer)?);
+    let decision_id = DecisionId::new(id).ok()?;
     let number = |pointer: &str| query.pointer(pointer).and_then(Value::as_i64);
     let chat = number("/message/chat/id").unwrap_or_default();
     let message = number("/message/message_id").unwrap_or_default();
     Some(ButtonPress {
-        press: ApprovalPress {
-            approval_id,
-            decision,
+        press: DecisionPress {
+            decision_id,
+            answer,
             user: number("/from/id")?.to_string(),
         },
         place: format!("{chat}:{message}"),
         to: text(query, "/id")?.to_owned(),
+    })
+}
+
+/// The reply to a message, if the update is one.
+pub(super) fn to_reply(update: &Value) -> Option<ChatReply> {
+    let message = update.get("message")?;
+    let number = |pointer: &str| message.pointer(pointer).and_then(Value::as_i64);
+    let chat = number("/chat/id")?;
+    let answered = number("/reply_to_message/message_id")?;
+    Some(ChatReply {
+        place: format!("{chat}:{answered}"),
+        user: number("/from/id")?.to_string(),
+        text: text(message, "/text")?.to_owned(),
+        to: format!("{REPLY_PREFIX}{chat}:{}", number("/message_id")?),
     })
 }
 
@@ -94,30 +108,34 @@ fn trouble(error: &ApiError) -> MessageRejection {
 /// mention, a command or a link.
 fn written(message: &Message) -> Value {
     let units = |text: &str| text.encode_utf16().count();
+    let head = message.headline("Reply to this message to");
     let mut params = json!({
-        "text": format!("{}\n{}", message.head, message.body),
+        "text": format!("{head}\n{}", message.body),
         "entities": [{
             "type": "pre",
-            "offset": units(&message.head) + 1,
+            "offset": units(&head) + 1,
             "length": units(&message.body),
         }],
         "link_preview_options": {"is_disabled": true},
     });
-    if let (Some(buttons), Some(params)) = (&message.buttons, params.as_object_mut()) {
+    let buttons = message.buttons.as_ref().filter(|it| !it.choices.is_empty());
+    if let (Some(buttons), Some(params)) = (buttons, params.as_object_mut()) {
         params.insert("reply_markup".to_owned(), keyboard(buttons));
     }
     params
 }
 
 fn keyboard(buttons: &Buttons) -> Value {
-    let row: Vec<Value> = buttons
-        .offered()
-        .map(|(decision, label)| {
-            let prefix = prefix_of(decision);
-            json!({"text": label, "callback_data": format!("{prefix}{}", buttons.approval_id)})
-        })
-        .collect();
-    json!({ "inline_keyboard": [row] })
+    let keys = buttons.offered().map(|(answer, label)| {
+        let data = format!("{DATA_PREFIX}{answer}:{}", buttons.decision_id);
+        json!({"text": label, "callback_data": data})
+    });
+    let keys: Vec<Value> = keys.collect();
+    let rows: Vec<Vec<Value>> = match keys.len() {
+        0..=ROW_BUTTONS_MAX => vec![keys],
+        _ => keys.into_iter().map(|key| vec![key]).collect(),
+    };
+    json!({ "inline_keyboard": rows })
 }
 
 /// A chat id for the Bot API: a number, or the name of a public chat.
@@ -147,6 +165,16 @@ impl Board for Chat {
     }
 
     async fn tell(&self, to: &str, text: &str) -> Result<(), MessageRejection> {
+        if let Some((chat, id)) = to
+            .strip_prefix(REPLY_PREFIX)
+            .and_then(|place| place.rsplit_once(':'))
+        {
+            let id: i64 = id.parse().unwrap_or_default();
+            let answered = json!({"message_id": id, "allow_sending_without_reply": true});
+            let params = json!({"chat_id": chat_id(chat), "text": text,
+                "reply_parameters": answered, "link_preview_options": {"is_disabled": true}});
+            return self.call("sendMessage", params).await.map(drop);
+        }
         let text: String = text.chars().take(ANSWER_CHARS_MAX).collect();
         let params = json!({"callback_query_id": to, "text": text, "show_alert": true});
         self.call("answerCallbackQuery", params).await.map(drop)
@@ -160,11 +188,9 @@ mod tests {
     fn message(may_approve: bool) -> Message {
         Message {
             head: "Tool call 😀 waits.".to_owned(),
+            reply: None,
             body: "agent: a\n@everyone <b> /start".to_owned(),
-            buttons: Some(Buttons {
-                approval_id: "a-1".parse().unwrap(),
-                may_approve,
-            }),
+            buttons: Some(Buttons::of_call("a-1", may_approve)),
         }
     }
 
@@ -204,8 +230,11 @@ mod tests {
                 "message": {"message_id": 7, "chat": {"id": -100}}, "data": data}})
         };
         let pressed = to_pressed(&update("goondan:deny:a-1")).unwrap();
-        assert_eq!(pressed.press.approval_id.as_str(), "a-1");
-        assert_eq!(pressed.press.decision, ApprovalDecision::Denied);
+        assert_eq!(pressed.press.decision_id.as_str(), "a-1");
+        assert_eq!(
+            pressed.press.answer,
+            DecisionAnswer::Button(DecisionButton::Deny)
+        );
         assert_eq!(pressed.press.user, "5");
         assert_eq!(
             (pressed.place.as_str(), pressed.to.as_str()),

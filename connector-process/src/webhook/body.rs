@@ -20,6 +20,7 @@ pub(crate) use self::cloud_event::CloudEvent;
 use crate::content_encoding::ContentEncoding;
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::listener::{MalformedRequest, RequestRejection};
+use crate::lone_surrogates::without_lone_surrogates;
 use crate::payload::{form_pairs, is_form};
 
 /// A body as text, its fields, and the CloudEvent that it belongs to.
@@ -218,50 +219,6 @@ fn from_json(text: &str) -> Result<Value, MalformedRequest> {
         let repaired = repaired.and_then(|text| serde_json::from_str(&text).ok());
         repaired.ok_or(MalformedRequest::NotJson(error))
     })
-}
-
-/// The text with `\ufffd` for each escape of a surrogate without its other half; `None` if there is
-/// no such escape.
-fn without_lone_surrogates(text: &str) -> Option<String> {
-    const REPLACEMENT: &str = "\\ufffd";
-    let mut repaired = String::with_capacity(text.len());
-    let mut is_changed = false;
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        repaired.push_str(before);
-        let escape = after.strip_prefix('u').and_then(hex_unit);
-        let Some((unit, behind)) = escape else {
-            // The escaped character can be another backslash.
-            let mut chars = after.chars();
-            repaired.push('\\');
-            repaired.extend(chars.next());
-            rest = chars.as_str();
-            continue;
-        };
-        let low = behind.strip_prefix("\\u").and_then(hex_unit);
-        rest = behind;
-        match (unit, low) {
-            (0xD800..=0xDBFF, Some((low @ 0xDC00..=0xDFFF, behind))) => {
-                repaired.push_str(&format!("\\u{unit:04x}\\u{low:04x}"));
-                rest = behind;
-            }
-            (0xD800..=0xDFFF, _) => {
-                repaired.push_str(REPLACEMENT);
-                is_changed = true;
-            }
-            (unit, _) => repaired.push_str(&format!("\\u{unit:04x}")),
-        }
-    }
-    repaired.push_str(rest);
-    is_changed.then_some(repaired)
-}
-
-/// The number in the first four hexadecimal digits, and the text behind them.
-fn hex_unit(text: &str) -> Option<(u16, &str)> {
-    let (digits, rest) = text.split_at_checked(4)?;
-    let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let unit = u16::from_str_radix(digits, 16).ok()?;
-    are_digits.then_some((unit, rest))
 }
 
 #[cfg(test)]

@@ -375,7 +375,7 @@ fn a_stream_that_is_cut_is_no_reply() {
     let openai = openai_saying(&["Hel", "lo."]);
     let (half, _) = openai.split_once("lo.").unwrap();
     let anthropic = anthropic_saying("Hello.");
-    let (before_end, _) = anthropic.split_once("event: message_stop").unwrap();
+    let (before_end, _) = anthropic.split_once("event: message_delta").unwrap();
     for (kind, events) in [("openai", half), ("anthropic", before_end)] {
         for ending in [ResponseEnd::Closed, ResponseEnd::Whole] {
             let answer = ProviderResponse::stream(events).ending(ending);

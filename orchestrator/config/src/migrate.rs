@@ -69,6 +69,10 @@ pub(crate) fn migrate(
     {
         Document::read(document, kinds::spec_of, &mut report);
     }
+    let is_empty = translation.before.iter().all(|(_, it)| it.is_empty());
+    if is_empty && !report.has_errors() {
+        report.add(translation.without_documents());
+    }
     if report.has_errors() {
         return Err(report.into_diagnostics());
     }
@@ -246,17 +250,30 @@ impl Translation {
     }
 
     /// The problem of a project with older forms that cannot be changed in place.
+    /// A project without documents has no older forms, but is no project of today either.
+    fn without_documents(&self) -> Problem {
+        let help = "restore the documents of the project, or create a project with `gdn init`";
+        Problem::new(
+            codes::NO_ENTRY_AGENT,
+            self.start(),
+            "the project has no documents",
+        )
+        .help(help)
+    }
+
+    /// The start of `goondan.yaml`.
+    fn start(&self) -> SourceLocation {
+        let first = self.before.first().map(|(file, _)| *file);
+        SourceLocation::start_of(first.unwrap_or(crate::place::FileId(0)))
+    }
+
     fn unwritable(&self) -> Problem {
         let pairs = self.before.iter().zip(&self.after);
         let documents = pairs.flat_map(|((_, before), (_, after))| before.iter().zip(after));
         let mut changed = documents
             .filter(|(before, after)| before.to_json() != after.to_json())
             .map(|(before, _)| before.place);
-        let first = self
-            .before
-            .first()
-            .map(|(file, _)| SourceLocation::start_of(*file));
-        let place = changed.next().or(first);
+        let place = changed.next().unwrap_or_else(|| self.start());
         let help = if self.contract == BaseContract::Own || self.pinned().is_some() {
             "replace anchors and aliases in it by their values and run `gdn config migrate` again; or write \
              the current form by hand: `gdn config show` prints it, docs/compatibility.md explains it"
@@ -270,8 +287,7 @@ impl Translation {
             )
         };
         let message = "failed to replace the older forms of this document in place";
-        let start = SourceLocation::start_of(crate::place::FileId(0));
-        Problem::new(codes::UNSUPPORTED, place.unwrap_or(start), message).help(help)
+        Problem::new(codes::UNSUPPORTED, place, message).help(help)
     }
 }
 

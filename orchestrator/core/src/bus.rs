@@ -6,8 +6,8 @@
 //! 1. In the order in which they were sent, but
 //! 2. usage of tasks when no other message waits, and decisions of budgets after that, so that a
 //!    budget decides with everything counted.
-//! 3. When no message waits, questions whose call has ended are withdrawn, and workspaces and the
-//!    daemon end if nothing is left to wait for. Neither sends a message.
+//! 3. When no message waits, questions whose call has ended are withdrawn, which chats then show,
+//!    and workspaces and the daemon end if nothing is left to wait for, which sends no message.
 
 use crate::Core;
 use crate::exchange::task_budgets::TaskSpending;
@@ -22,15 +22,21 @@ use queue::{Message, Notice};
 impl Core {
     /// Delivers messages until none waits, and ends what is over.
     pub(crate) fn settle(&mut self) {
-        while let Some(message) = self.fleet.next_message() {
-            self.deliver(message);
-        }
+        self.deliver_all();
         self.calls.withdraw_questions(&mut self.fleet);
+        // Chats show that these are withdrawn.
+        self.deliver_all();
         self.finish_what_is_ending();
         debug_assert!(
-            self.fleet.next_message().is_none(),
+            self.fleet.cx().next_message().is_none(),
             "a message would wait for the next input"
         );
+    }
+
+    fn deliver_all(&mut self) {
+        while let Some(message) = self.fleet.cx().next_message() {
+            self.deliver(message);
+        }
     }
 
     fn deliver(&mut self, message: Message) {
@@ -68,6 +74,7 @@ impl Core {
         let fleet = &mut self.fleet;
         match notice {
             Notice::Frozen(at) => self.go_on_with_hold(at),
+            Notice::Decisions(id) => self.show_decisions(id),
             Notice::Reckon(at) => {
                 if let Some(task) = self.tasks.ledger_task_of(at) {
                     let taken = self.calls.taken_by(&at.workspace_id, &task);

@@ -76,6 +76,7 @@ mod model_replies;
 mod oauth_calls;
 mod open_questions;
 mod pending_charges;
+mod question_decisions;
 mod questions;
 mod recovery;
 mod task_budgets;
@@ -408,7 +409,7 @@ impl Calls {
             instance_key: &at.instance_key,
         };
         let lane = (at.workspace_id.clone(), credential);
-        let id = fleet.next_call_id();
+        let id = fleet.cx().next_call_id();
         let queue = self.lanes.entry(lane.clone()).or_default();
         queue.is_served_by(target);
         if !queue.push(who, id) {

@@ -12,7 +12,7 @@ use goondan_protocol::control::{
     AccountUsage, ControlError, ListInstances, ListWaitingChangesets, PageTrace, PrunePackages,
     ReadAudit, ReadUsage, StorePackage,
 };
-use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, EnvelopeHeader, ToChild};
 use goondan_protocol::metrics::Sample;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -284,6 +284,18 @@ impl LogEvent {
         self.instance = Some(instance.clone());
         self.with("workspaceId", instance.workspace_id.as_str())
             .with("instanceKey", instance.instance_key.as_str())
+    }
+
+    /// About a conversation, with the name of its agent (`LOG-3`).
+    pub(crate) fn about(self, instance: &InstanceRef, agent: Option<&AgentName>) -> Self {
+        let event = Self {
+            instance: None,
+            ..self.of(instance)
+        };
+        match agent {
+            Some(agent) => event.with("agentName", agent.as_str()),
+            None => event,
+        }
     }
 
     pub fn in_trace(self, trace: Option<TraceContext>) -> Self {

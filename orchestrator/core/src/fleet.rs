@@ -6,17 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
-use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
     ControlError, ErrorCode, EventInfo, FileWatchMode, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
+use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
 use goondan_store::workspace::WorkspaceRecord;
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use self::capacity::CapacityState;
@@ -27,15 +29,13 @@ use self::quotas::Trees;
 use self::runs::TaskProcess;
 use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
-use self::watchers::Watchers;
 use crate::bus::context::Cx;
 use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::Tokens;
-use crate::jobs::{Continuation, JobOperation};
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
-use crate::{ClockTime, CoreEffect, Facts, LogEvent, ProcessId, RequestToken};
+use crate::{ClockTime, Facts, LogEvent, ProcessId, RequestToken};
 
 pub(crate) mod agent_replies;
 pub(crate) mod agent_requests;
@@ -165,12 +165,11 @@ pub(crate) struct Workspace {
     tokens: Tokens,
     /// State of closing; `None` while the workspace is open.
     pub(crate) closing: Option<WorkspaceShutdown>,
-    pub(crate) watchers: Watchers,
 }
 
 impl Workspace {
     /// A workspace that runs nothing yet.
-    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>, watch_epoch: u64) -> Self {
+    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>) -> Self {
         Self {
             record,
             bundle: None,
@@ -195,7 +194,6 @@ impl Workspace {
             bundle_problems: BTreeMap::new(),
             tokens: Tokens::new(),
             closing: None,
-            watchers: Watchers::new(watch_epoch),
         }
     }
 }
@@ -269,8 +267,6 @@ pub(crate) struct DueTimers {
 pub(crate) struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
-    /// Clients that watch all workspaces.
-    all_watchers: Vec<RequestToken>,
     owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
     cx: Cx,
@@ -290,7 +286,6 @@ impl Fleet {
         Self {
             facts,
             workspaces: BTreeMap::new(),
-            all_watchers: Vec::new(),
             owners: BTreeMap::new(),
             ticks: 0,
             cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),
@@ -304,14 +299,9 @@ impl Fleet {
         }
     }
 
-    /// Sets the time of the next input.
-    pub(crate) fn begin(&mut self, now: ClockTime) {
-        self.cx.begin(now);
-    }
-
-    /// Drains the effects, in order.
-    pub(crate) fn take_effects(&mut self) -> Vec<CoreEffect> {
-        self.cx.take_effects()
+    /// The time, and the ways out.
+    pub(crate) fn cx(&mut self) -> &mut Cx {
+        &mut self.cx
     }
 
     /// Owners whose timers are due.
@@ -420,35 +410,31 @@ impl Fleet {
         self.starts.waiting()
     }
 
-    pub(crate) fn push(&mut self, effect: CoreEffect) {
-        self.cx.emit(effect);
-    }
-
     /// Sends a message to another machine. It is delivered after the input.
     pub(crate) fn post(&mut self, message: Message) {
         self.cx.send(message);
     }
 
-    /// Takes the next message to deliver.
-    pub(crate) fn next_message(&mut self) -> Option<Message> {
-        self.cx.next_message()
-    }
-
-    /// Submits a job to the store, with its continuation.
-    pub(crate) fn store<O: JobOperation>(
+    /// Sends an event of a workspace to the log, the audit log and the watchers. The log line is
+    /// part of `trace`.
+    pub(crate) fn announce(
         &mut self,
-        operation: O,
-        then: impl Continuation<O> + 'static,
+        id: &WorkspaceId,
+        event: LifecycleEvent,
+        trace: Option<TraceContext>,
     ) {
-        self.cx.store(operation, then);
+        let workspace = self.workspaces.get(id).zip(event.instance_key());
+        let entry = workspace.and_then(|(workspace, key)| workspace.conversations.get(key));
+        let agent = entry.map(Conversation::agent);
+        self.cx.announce(id, event, agent, trace);
     }
 
-    /// Continuation of a job that the store has finished; `None` if it was already reported.
-    pub(crate) fn take_job<O: JobOperation>(
-        &mut self,
-        token: u64,
-    ) -> Option<Box<dyn Continuation<O>>> {
-        self.cx.take_job(token)
+    /// Puts down in the audit log what was done to a conversation.
+    pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let entry = workspace.and_then(|it| it.conversations.get(&at.instance_key));
+        self.cx
+            .audit(at, entry.map(Conversation::agent), what, details);
     }
 
     /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
@@ -459,15 +445,6 @@ impl Fleet {
             event = event.with("agentName", entry.agent().as_str());
         }
         self.cx.log(event);
-    }
-
-    pub(crate) fn uuid(&mut self) -> Uuid {
-        self.cx.uuid()
-    }
-
-    /// A name for a call to a connector that no other has.
-    pub(crate) fn next_call_id(&mut self) -> CallId {
-        self.cx.next_call_id()
     }
 
     pub(crate) fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
@@ -501,16 +478,11 @@ impl Fleet {
     }
 
     pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
-        let result = serde_json::to_value(value)
-            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
-        self.push(CoreEffect::Respond { token, result });
+        self.cx.respond(token, value);
     }
 
     pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
-        self.push(CoreEffect::Respond {
-            token,
-            result: Err(error),
-        });
+        self.cx.respond_error(token, error);
     }
 
     /// Idle timeout of an agent process of a workspace, in milliseconds.

@@ -70,7 +70,7 @@ macro_rules! jobs {
             pub(super) fn on_stored(&mut self, completion: StoreCompletion) {
                 let token = completion.token;
                 match completion.report {
-                    $(Report::$operation(result) => match self.fleet.take_job::<$operation>(token) {
+                    $(Report::$operation(result) => match self.fleet.cx().take_job::<$operation>(token) {
                         Some(then) => then.resume(self, result),
                         None => self.fleet.log(LogEvent::error("the store reported a job twice")),
                     },)*

@@ -12,6 +12,7 @@
 //! * `oauth`: tokens of authorization servers.
 //! * `schedules`: inputs that agents schedule for their own conversations.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
+//! * `decisions`: decisions of people in chats, of all kinds.
 //! * `routing`: inputs that concern several of these. `bus`: messages between them.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
@@ -35,6 +36,7 @@ use uuid::Uuid;
 
 mod bus;
 mod calls;
+mod decisions;
 mod effect;
 mod exchange;
 mod fleet;
@@ -132,7 +134,7 @@ impl Core {
 
     /// Handles an input and returns the effects, in order.
     pub fn handle(&mut self, now: ClockTime, input: CoreInput) -> Vec<CoreEffect> {
-        self.fleet.begin(now);
+        self.fleet.cx().begin(now);
         match input {
             CoreInput::Request { token, peer, call } => self.on_request(token, peer, *call),
             CoreInput::ClientGone { tokens } => self.on_client_gone(&tokens),
@@ -192,7 +194,7 @@ impl Core {
             }
         }
         self.settle();
-        self.fleet.take_effects()
+        self.fleet.cx().take_effects()
     }
 
     /// Stops everything: no new work, turns in progress finish, then the daemon ends.
@@ -232,7 +234,7 @@ impl Core {
             for token in self.requests.take_stops() {
                 self.fleet.respond(token, &EmptyResult {});
             }
-            self.fleet.push(CoreEffect::Exit);
+            self.fleet.cx().emit(CoreEffect::Exit);
         }
     }
 

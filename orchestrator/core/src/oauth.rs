@@ -145,7 +145,7 @@ impl OAuth {
             }
             Call::BeginLogin(login) => {
                 let key = key(login.workspace_id, login.app, login.subject);
-                let fresh = (LoginId::from(fleet.uuid()), &entropy(fleet));
+                let fresh = (LoginId::from(fleet.cx().uuid()), &entropy(fleet));
                 let way = (login.port, login.device);
                 self.beginning.insert(token, key.workspace_id.clone());
                 self.machine.login(waiter, &key, fresh, way);
@@ -174,7 +174,9 @@ impl OAuth {
         while let Some(said) = effects.pop_front() {
             match said {
                 OAuthEffect::Documents(work) => {
-                    fleet.push(CoreEffect::OAuth(OAuthWork::Documents(work)));
+                    fleet
+                        .cx()
+                        .emit(CoreEffect::OAuth(OAuthWork::Documents(work)));
                 }
                 OAuthEffect::Ask {
                     ticket,
@@ -258,7 +260,7 @@ fn tell(fleet: &mut Fleet, key: &GrantKey, what: OAuthEvent) {
     let event = event.with("app", key.need.app.as_str());
     fleet.log(event.with("subject", key.need.subject.as_str()));
     if let Some(event) = audited {
-        fleet.push(CoreEffect::OAuth(OAuthWork::Audit {
+        fleet.cx().emit(CoreEffect::OAuth(OAuthWork::Audit {
             event,
             workspace_id: key.workspace_id.clone(),
             subject: key.need.to_string(),
@@ -283,7 +285,7 @@ fn no_app(key: &GrantKey) -> ControlError {
 fn entropy(fleet: &mut Fleet) -> [u8; ENTROPY_BYTES] {
     let mut hash = Sha512::new();
     for _ in 0..LOGIN_UUIDS {
-        hash.update(fleet.uuid().as_bytes());
+        hash.update(fleet.cx().uuid().as_bytes());
     }
     hash.finalize().into()
 }

@@ -138,7 +138,7 @@ impl Core {
                     workspace_id,
                     instance_key,
                 });
-                self.fleet.store(operation, then);
+                self.fleet.cx().store(operation, then);
             }
             Err(error) => self.fleet.respond_error(token, error),
         }
@@ -151,12 +151,12 @@ impl Core {
         }
         self.tasks.forget_readers(&mut self.fleet, &gone);
         self.fleet.forget_waiters(&gone);
-        self.fleet.forget_watchers(&gone);
+        self.fleet.cx().audience_mut().forget(&gone);
     }
 
     /// The trace of an event that a client sends, within its own if it has one.
     fn trace_of_sender(&mut self, traceparent: Option<&str>) -> Result<TraceContext, ControlError> {
-        let span_id = SpanId::from_uuid(self.fleet.uuid());
+        let span_id = SpanId::from_uuid(self.fleet.cx().uuid());
         match traceparent.map(TraceContext::from_traceparent) {
             Some(Ok(theirs)) => Ok(theirs.child(span_id)),
             Some(Err(problem)) => Err(ControlError::new(
@@ -164,7 +164,7 @@ impl Core {
                 format!("`traceparent` is not valid: {problem}"),
             )),
             None => Ok(TraceContext::root(
-                TraceId::from_uuid(self.fleet.uuid()),
+                TraceId::from_uuid(self.fleet.cx().uuid()),
                 span_id,
             )),
         }
@@ -230,7 +230,7 @@ impl Core {
         };
         let event_id = send
             .event_id
-            .unwrap_or_else(|| EventId::from(self.fleet.uuid()));
+            .unwrap_or_else(|| EventId::from(self.fleet.cx().uuid()));
         let sent = SendResult {
             event_id: event_id.clone(),
             instance_key: route.instance_key.clone(),
@@ -273,7 +273,7 @@ impl Core {
             Err(error) => return self.fleet.respond_error(token, error),
         };
         let processing = self.fleet.in_turn();
-        self.fleet.push(CoreEffect::ListInstances {
+        self.fleet.cx().emit(CoreEffect::ListInstances {
             token,
             list,
             workspaces,
@@ -334,7 +334,7 @@ impl Core {
                     let project_root = workspace.record.project_root.clone();
                     let workspace_id = Some(request.workspace_id.clone());
                     let purpose = LoadPurpose::Restart { token, request };
-                    self.fleet.push(CoreEffect::LoadWorkspace {
+                    self.fleet.cx().emit(CoreEffect::LoadWorkspace {
                         purpose,
                         workspace_id,
                         project_root,
@@ -356,7 +356,7 @@ impl Core {
             Call::InstanceHistory(history) => self.read_history(token, history),
             Call::GetMessage(get) => self.read_message(token, get),
             Call::WatchWorkspace(watch) => self.watch_workspace(token, &watch),
-            Call::FollowTurns(follow) => self.fleet.follow_turns(token, follow),
+            Call::FollowTurns(follow) => self.fleet.cx().follow_turns(token, follow),
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
@@ -584,11 +584,14 @@ impl Core {
             Call::DecidePermission(call) => self.use_secrets(token, SecretWork::Decide(call)),
             Call::RotateSecrets(_) => self.use_secrets(token, SecretWork::Rotate),
             Call::StorePackage(request) => {
-                self.fleet.push(CoreEffect::StorePackage { token, request });
+                self.fleet
+                    .cx()
+                    .emit(CoreEffect::StorePackage { token, request });
             }
             Call::PrunePackages(request) => {
                 self.fleet
-                    .push(CoreEffect::PrunePackages { token, request });
+                    .cx()
+                    .emit(CoreEffect::PrunePackages { token, request });
             }
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.

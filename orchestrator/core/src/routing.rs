@@ -77,12 +77,11 @@ impl Core {
             (ToOrchestrator::ReplyForget(forget), ProcessOwner::Connector(id, name)) => {
                 self.fleet.on_reply_forget(id, name, process, &forget);
             }
-            (ToOrchestrator::ApprovalsFollow(follow), ProcessOwner::Connector(id, name)) => {
-                self.fleet.on_approvals_follow(id, name, process, follow);
+            (ToOrchestrator::DecisionsFollow(follow), ProcessOwner::Connector(id, name)) => {
+                self.fleet.on_decisions_follow(id, name, process, follow);
             }
-            (ToOrchestrator::ApprovalPress(press), ProcessOwner::Connector(id, name)) => {
-                self.fleet
-                    .on_approval_press(id, name, process, request_id, press);
+            (ToOrchestrator::DecisionPress(press), ProcessOwner::Connector(id, name)) => {
+                self.on_decision_press((id, name), (process, request_id), &press);
             }
             (ToOrchestrator::MetricsGet(_), ProcessOwner::Connector(id, name))
                 if self.fleet.may_read_metrics(id, name) =>

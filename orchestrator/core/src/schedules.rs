@@ -658,8 +658,8 @@ fn submit(
         return;
     };
     let trace = TraceContext::root(
-        TraceId::from_uuid(fleet.uuid()),
-        SpanId::from_uuid(fleet.uuid()),
+        TraceId::from_uuid(fleet.cx().uuid()),
+        SpanId::from_uuid(fleet.cx().uuid()),
     );
     let now = fleet.now().wall;
     let agent = record.agent_name.clone();
@@ -710,7 +710,7 @@ fn write(fleet: &mut Fleet, at: &InstanceRef, calendar: &mut Calendar, queued: Q
     };
     calendar.writing = Some((queued, book));
     let instance = at.clone();
-    fleet.store(keep, KeepingSchedules { instance });
+    fleet.cx().store(keep, KeepingSchedules { instance });
 }
 
 /// Reports a durable change.

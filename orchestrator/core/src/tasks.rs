@@ -43,6 +43,9 @@ mod budgets;
 #[cfg(test)]
 mod budgets_tests;
 mod by_agents;
+mod chat_decisions;
+#[cfg(test)]
+mod chat_decisions_tests;
 mod checkpoints;
 mod conversation_runs;
 mod conversations;
@@ -154,7 +157,7 @@ impl Tasks {
     }
 
     fn work(fleet: &mut Fleet, work: TaskWork) {
-        fleet.push(CoreEffect::Tasks(Box::new(work)));
+        fleet.cx().emit(CoreEffect::Tasks(Box::new(work)));
     }
 
     /// Sends an input to a task's state machine, for `decision` if a client waits for the result.
@@ -236,7 +239,11 @@ impl Tasks {
                     batch,
                     changed,
                     has_spent,
+                    has_points,
                 } = written;
+                if has_points {
+                    fleet.note_decisions(&at.workspace_id);
+                }
                 if has_spent {
                     fleet.post(Message::Notice(Notice::Spent(at.clone())));
                 }

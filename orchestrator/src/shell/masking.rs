@@ -24,6 +24,7 @@ use goondan_masking::MaskTable;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::{ControlError, WatchUpdate};
+use goondan_protocol::decision::DecisionSubject;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::{PAYLOAD, TurnOutcome};
 use goondan_protocol::ipc::{Assignment, ToAgent, ToChild, ToConnector, ToOrchestrator};
@@ -237,11 +238,21 @@ impl Masks {
                     self.mask(text);
                 }
             }
-            ToConnector::ApprovalShow(show) => {
-                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-                show.input = known.value(std::mem::take(&mut show.input));
+            ToConnector::DecisionShow(show) => {
+                match &mut show.about {
+                    DecisionSubject::Call { input, .. } => {
+                        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                        *input = known.value(std::mem::take(input));
+                    }
+                    DecisionSubject::Question(about) | DecisionSubject::Review(about) => {
+                        self.mask(&mut about.text);
+                    }
+                }
+                for choice in &mut show.form.choices {
+                    self.mask(&mut choice.label);
+                }
             }
-            ToConnector::ApprovalClosed(closed) => self.mask(&mut closed.how),
+            ToConnector::DecisionClosed(closed) => self.mask(&mut closed.how),
             _ => {}
         }
     }

@@ -391,6 +391,14 @@ pub enum TaskEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         comments: Vec<ReworkComment>,
     },
+    /// A person decided the open point `about` in a chat, with the fact before this one.
+    DecisionMade {
+        about: String,
+        /// The person, by connector and the service's user id.
+        by: String,
+        /// The outcome, for people to read.
+        how: String,
+    },
     /// A person's message to the agent. If the task had ended, it continues.
     MessageSent {
         /// Id of the message; a message with a known id is not accepted again.

@@ -21,6 +21,7 @@
 //! * An answer, a dependency and a review are accepted once, by their id.
 //! * No fact contains a secret: secrets are stored by reference.
 
+pub mod decisions;
 pub mod fact;
 pub mod limits;
 pub mod machine;

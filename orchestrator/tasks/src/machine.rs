@@ -10,6 +10,7 @@ use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
+use crate::decisions::ChatDecision;
 use crate::fact::{
     HistoryEntry, NewTask, Origin, PauseReason, ReworkComment, RunOutcome, TaskEvent,
 };
@@ -34,6 +35,7 @@ use watch::RunWatch;
 
 pub use exchange::{Delivery, DiskUse, InputRefusal, Output, TaskEffect, TaskInput};
 pub use notices::NotificationTrigger;
+pub(crate) use notices::proposed;
 
 /// Properties of the agent's configuration that its runs depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,6 +270,24 @@ impl Task {
         }
         self.go_on(now);
         Ok(std::mem::take(&mut self.output))
+    }
+
+    /// Handles an input that a person gave in a chat. A refused input changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`InputRefusal`], as for [`Self::handle`].
+    pub fn handle_in_chat(
+        &mut self,
+        input: TaskInput,
+        decision: ChatDecision,
+        now: Timestamp,
+    ) -> Result<Output, InputRefusal> {
+        let mut output = self.handle(input, now)?;
+        let entry = HistoryEntry::of_chat(decision, now.max(self.state.updated_at));
+        self.state.apply(&entry);
+        output.facts.push(entry);
+        Ok(output)
     }
 
     /// Time when [`TaskInput::Tick`] is due next, if known.

@@ -146,6 +146,8 @@ pub struct State {
     /// Session that the next run resumes.
     pub session: Option<String>,
     sessions: BTreeSet<String>,
+    /// Outcomes of the open points that were decided in a chat, by their keys.
+    pub(crate) decided: BTreeMap<String, String>,
     /// True if the session with the task's context is lost, and no other has started.
     pub(crate) is_session_lost: bool,
     /// Model name reported by its program.
@@ -226,6 +228,7 @@ impl State {
             runs: 0,
             session: None,
             sessions: BTreeSet::new(),
+            decided: BTreeMap::new(),
             is_session_lost: false,
             model: None,
             asks: BTreeMap::new(),
@@ -550,6 +553,9 @@ impl State {
                     self.current_phase = phase + 1;
                 }
                 self.notes.push(Note::Approved(*phase));
+            }
+            TaskEvent::DecisionMade { about, how, .. } => {
+                self.decided.insert(about.clone(), how.clone());
             }
             TaskEvent::MessageSent { id, text } => self.message_sent(id.as_ref(), text),
             TaskEvent::ReviewWithdrawn { .. } => self.back_to_work(),

@@ -260,7 +260,7 @@ impl State {
     }
 }
 
-fn told(id: &str, ask: &PersonInput) -> TaskAsk {
+pub(crate) fn told(id: &str, ask: &PersonInput) -> TaskAsk {
     let (kind, text, description, options, default) = match &ask.what {
         PersonInputKind::Dependency(request, _) => (
             if request.kind.is_environment() {

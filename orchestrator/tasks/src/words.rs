@@ -271,6 +271,7 @@ fn detail(fact: &TaskEvent) -> String {
             1 => format!("phase {phase}: {text} (1 comment)"),
             count => format!("phase {phase}: {text} ({count} comments)"),
         },
+        TaskEvent::DecisionMade { about, how, .. } => format!("{about} {how}"),
         TaskEvent::MessageSent { text, .. } => text.clone(),
         TaskEvent::ErrorReported { error } => error.message.clone(),
         TaskEvent::WorkHandedOff { text } => text.clone(),

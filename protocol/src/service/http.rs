@@ -85,6 +85,9 @@ pub enum Http {
         /// True to return all headers, and the body as UTF-8 text even if it is binary.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         whole: bool,
+        /// With `whole`: number of bytes returned of a body whose `content-length` is greater.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_bytes: Option<u64>,
         /// The timeout, in milliseconds.
         timeout_ms: u64,
         /// Identifies the request if the action is repeated; empty for none.
@@ -186,6 +189,7 @@ fn fetch(method: String, args: Args, mark: String) -> Result<ActionPlan, PlanErr
         body: args.body,
         raw: args.raw,
         whole: false,
+        kept_bytes: None,
         timeout_ms,
         mark,
     };

@@ -120,7 +120,7 @@ fn steer_3_telegram_button_approves_once_and_only_for_allowed() {
     let refused = press(&telegram, EVE, &message, &approve);
     assert!(refused.contains("user 8 is not in"), "{refused}");
     daemon.log().wait_for("it is logged", |line| {
-        line["message"] == "button pressed by a user who must not decide"
+        line["message"] == "decision of a user in a chat refused"
     });
     // Foreign buttons, and buttons without a call, change nothing.
     let forged = press(&telegram, ANN, &message, "goondan:approve:a-00000000");
@@ -172,7 +172,7 @@ fn steer_3_old_button_still_decides_after_all_processes_died() {
     let said = told(&telegram, &query);
     let said = match said.as_str() {
         // The conversation was not loaded by then.
-        text if text.ends_with("Press again in a moment.") => {
+        text if text.ends_with("Try again in a moment.") => {
             assert_eq!(id_of(&the_call(&home)), id);
             press(&telegram, ANN, &message, &approve)
         }
@@ -215,7 +215,7 @@ fn steer_3_decision_elsewhere_removes_buttons_even_after_a_kill() {
     telegram.have_deeds(vec![unwell; 2]);
     let (sending, id) = sent(&home, "a", "run z");
     daemon.log().wait_for("it cannot be shown", |line| {
-        line["message"] == "failed to show a waiting tool call"
+        line["message"] == "failed to show a waiting decision"
     });
     home.gdn(&["approve", &id]).exits(0);
     sending.wait().exits(0).prints(&["ran z"]);

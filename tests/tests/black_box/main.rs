@@ -23,6 +23,8 @@ mod cgroups;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod chat_decisions;
+#[cfg(test)]
 mod children;
 #[cfg(test)]
 mod clouds;

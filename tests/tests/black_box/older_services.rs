@@ -36,6 +36,26 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
             "telegram__downloadFile",
             json!({"fileId": "F1", "includeBase64": false, "maxBytes": 9_000_000}),
         ),
+        (
+            "telegram__downloadFile",
+            json!({"fileId": "F1", "savePath": " ", "outputPath": "not-used", "includeBase64": false}),
+        ),
+        (
+            "telegram__delete",
+            json!({"chatId": "5", "messageId": "+7"}),
+        ),
+        (
+            "telegram__setChatAction",
+            json!({"chatId": 5, "action": ""}),
+        ),
+        (
+            "telegram__setChatAction",
+            json!({"chatId": 5, "action": "_typing_"}),
+        ),
+        (
+            "telegram__downloadFile",
+            json!({"fileId": "F1", "savePath": "in/"}),
+        ),
     ];
     let home = Home::new(&bundle(&calls, "    - ref: Tool/telegram\n"));
     home.write(
@@ -46,7 +66,6 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
         ),
     );
     let _daemon = Daemon::serving(&home);
-    let found = results(&home, calls.len());
     let expected = [
         json!({"ok": true, "chatId": "5", "messageId": 7, "edited": true}),
         json!({"ok": true, "chatId": "5", "messageId": 7, "deleted": true}),
@@ -60,7 +79,16 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
             "base64": "ImhlbGxvIg==", "dataUrl": "data:application/json;base64,ImhlbGxvIg==",
         }),
         json!({"ok": true, "sizeBytes": 7, "savedPath": null, "base64": null, "dataUrl": null}),
+        json!({"ok": true, "sizeBytes": 7, "savedPath": null}),
     ];
+    let found = results(&home, expected.len());
+    for number in expected.len()..calls.len() {
+        let refused = home.ask("main", &format!("call {number}"));
+        assert!(
+            refused.contains("E_TOOL_INVALID_ARGS"),
+            "{number}: {refused}"
+        );
+    }
     for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
         holds(found, expected, call);
     }
@@ -197,10 +225,14 @@ fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
         let answer = answer
             .with_header("x-a", "2")
             .with_header("set-cookie", "a=1");
-        answer.with_header("set-cookie", "b=2")
+        let answer = answer.with_header("set-cookie", "b=2");
+        match request.path.ends_with("/gzip") {
+            true => answer.in_gzip(),
+            false => answer,
+        }
     });
     let url = |path: &str| format!("{}{path}", server.endpoint());
-    let calls: [(&str, Value); 3] = [
+    let calls: [(&str, Value); 6] = [
         (
             "http-fetch__get",
             json!({"url": url("/a"), "headers": {"x-token": 5}}),
@@ -213,12 +245,26 @@ fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
             "http-fetch__post",
             json!({"url": url("/c"), "bodyString": "{\"n\":2}"}),
         ),
+        (
+            "http-fetch__get",
+            json!({"url": url("/gzip"), "headers": {"x-token": 1, "X-Token": true, "x-b": null}}),
+        ),
+        (
+            "http-fetch__post",
+            json!({"url": url("/d"), "body": {"n": 1.0}, "headers": {"CONTENT-TYPE": "a/b", "connection": "close"}}),
+        ),
+        (
+            "http-fetch__get",
+            json!({"url": url("/e"), "headers": {"host": "other.example"}}),
+        ),
     ];
     let address = server.endpoint().replace("http://", "").replace("/v1", "");
     let policy = format!("  policy: {{sandbox: {{network: {{allow: [\"{address}\"]}}}}}}\n");
     let home = Home::new(&(bundle(&calls, "    - ref: Tool/http-fetch\n") + &policy));
     let _daemon = Daemon::serving(&home);
-    let found = results(&home, calls.len());
+    let found = results(&home, calls.len() - 1);
+    let refused = home.ask("main", &format!("call {}", calls.len() - 1));
+    assert!(refused.contains("the header `host`"), "{refused}");
     holds(
         &found[0],
         &json!({"method": "GET", "status": 200, "statusText": "-", "truncated": false, "url": url("/a")}),
@@ -240,4 +286,12 @@ fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
     let body: Value = serde_json::from_str(found[2]["body"].as_str().unwrap()).unwrap();
     assert_eq!(body["body"], json!({"n": 2}));
     assert_eq!(body["type"], "text/plain;charset=UTF-8");
+    let body: Value = serde_json::from_str(found[3]["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body["token"], "1, true");
+    assert_eq!(found[3]["headers"]["content-encoding"], "gzip");
+    let body: Value = serde_json::from_str(found[4]["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body["type"], "a/b, application/json");
+    let sent = server.received();
+    let sent = sent.iter().find(|request| request.path.ends_with("/d"));
+    assert_eq!(sent.unwrap().body.to_string(), r#"{"n":1}"#);
 }

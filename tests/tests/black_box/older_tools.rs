@@ -221,6 +221,7 @@ fn compat_2_calls_that_failed_in_0_0_3_fail() {
             json!({"path": ".", "recursive": false}),
         ),
         ("file-system__write", json!({"path": "a", "content": ""})),
+        ("file-system__write", json!({"path": "b/", "content": ""})),
         ("file-system__read", json!({"path": "none"})),
         ("bash__exec", json!({"command": "pwd", "cwd": "none"})),
         ("bash__exec", json!({"command": "pwd", "env": {"A": {}}})),

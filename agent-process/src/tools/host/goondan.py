@@ -15,6 +15,7 @@ type checkers.
 import asyncio
 import inspect
 import json
+import os
 import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, TextIO, TypeVar
@@ -84,15 +85,16 @@ def _answer(handler: Optional[Handler], call: Dict[str, Any], context: Context) 
         if inspect.isawaitable(output):
             output = asyncio.run(_await(output))
         answer = {"type": "result", "output": output}
-        # A value that is not JSON is an error of this call, not of the loop.
-        json.dumps(answer)
+        # A value that is not JSON, such as NaN, is an error of this call, not of the loop.
+        json.dumps(answer, allow_nan=False)
         return answer
     except ToolError as error:
         answer = {"type": "error", "message": error.message}
         if error.code is not None:
             answer["code"] = error.code
         return answer
-    except Exception as error:
+    # `sys.exit` in a thread ends only the thread, and its call would have no answer.
+    except BaseException as error:
         return {"type": "error", "message": f"{type(error).__name__}: {error}"}
 
 
@@ -100,14 +102,30 @@ async def _await(output: Any) -> Any:
     return await output
 
 
+def _take_over_input() -> TextIO:
+    """Takes over standard input: a program that a function starts must not read calls."""
+    calls = os.fdopen(os.dup(0), encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return calls
+
+
+def _take_over_output() -> TextIO:
+    """Takes over standard output: results alone are on it, and what functions and their programs print becomes log
+    lines."""
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return answers
+
+
 def run(input: Optional[TextIO] = None, output: Optional[TextIO] = None) -> None:
     """Answers calls until the input ends. Each call has its own thread. What functions print becomes log lines."""
-    calls = sys.stdin if input is None else input
-    answers = sys.stdout if output is None else output
+    calls = _take_over_input() if input is None else input
+    answers = _take_over_output() if output is None else output
     lock = threading.Lock()
-    if output is None:
-        # Results alone are on standard output.
-        sys.stdout = sys.stderr
 
     def send(message: Dict[str, Any]) -> None:
         line = json.dumps(message)

@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::service::DOWNLOAD_BYTES_MAX;
 use serde_json::{Value, json};
 
+use super::javascript::is_space;
 use super::services::RoutedCall;
-use super::{invalid, javascript};
+use super::{check_file_path, invalid, javascript};
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::replace;
 
@@ -35,6 +36,20 @@ pub(super) struct Download {
     with_data_url: bool,
 }
 
+/// The destination: the first of its arguments that is given, unless it is blank.
+fn save_as(site: &RoutedCall) -> Result<Option<String>, ToolFault> {
+    let given = ["savePath", "outputPath"].map(|name| site.args.get(name));
+    let given = given.into_iter().flatten().next();
+    let path = given
+        .and_then(Value::as_str)
+        .map(|path| path.trim_matches(is_space));
+    let path = path.filter(|path| !path.is_empty());
+    if let Some(path) = path {
+        check_file_path(path)?;
+    }
+    Ok(path.map(str::to_owned))
+}
+
 impl Download {
     pub(super) fn of(site: &RoutedCall) -> Result<Self, ToolFault> {
         let bytes_max = match site.args.get("maxBytes") {
@@ -50,7 +65,7 @@ impl Download {
         };
         Ok(Self {
             bytes_max: bytes_max.min(DOWNLOAD_BYTES_MAX),
-            save_as: site.trimmed(&["savePath", "outputPath"]),
+            save_as: save_as(site)?,
             with_base64: site.truth("includeBase64").unwrap_or(true),
             with_data_url: site.truth("includeDataUrl").unwrap_or(true),
         })

@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ExportSpec, export, javascript};
+use super::{ExportSpec, check_file_path, export, javascript};
 use crate::tools::export::{Export, ExportHandler, blocking};
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::replace;
@@ -156,6 +156,7 @@ impl Args {
 fn read(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let named = args.locate(places, Access::Read)?;
+    check_file_path(&named.told)?;
     let file = open_file(named.root, &named.path, &named.shown)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES)
@@ -174,6 +175,7 @@ fn read(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
 fn write(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let named = args.locate(places, Access::Write)?;
+    check_file_path(&named.told)?;
     let mut content = Vec::new();
     if args.append {
         match open_file(named.root, &named.path, &named.shown) {

@@ -57,28 +57,31 @@ async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
     let given = site.args.get("headers").and_then(Value::as_object);
     // Values of other types are left out.
     let headers = given.into_iter().flatten();
-    let mut headers: Map<String, Value> = headers
-        .filter_map(|(name, value)| Some((name.clone(), json!(primitive_text(value)?))))
+    let mut headers: Vec<(String, String)> = headers
+        .filter_map(|(name, value)| Some((name.clone(), primitive_text(value)?)))
         .collect();
     let body = match (method, site.args.get("body")) {
-        ("POST", Some(body @ Value::Object(_))) => Some((body.to_string(), JSON)),
-        ("POST", _) => site.text("bodyString").map(|body| (body, TEXT)),
+        ("POST", Some(body @ Value::Object(_))) => {
+            let body = javascript::with_numbers(body.clone());
+            add_json_type(&mut headers);
+            Some(body.to_string())
+        }
+        ("POST", _) => site.text("bodyString"),
         _ => None,
     };
-    if let Some((_, kind)) = &body
-        && !headers
-            .keys()
-            .any(|name| name.eq_ignore_ascii_case("content-type"))
-    {
-        headers.insert("content-type".to_owned(), json!(kind));
+    let mut headers = joined(headers);
+    if body.is_some() && !headers.contains_key("content-type") {
+        headers.insert("content-type".to_owned(), json!(TEXT));
     }
     let number = |name: &str| site.args.get(name).and_then(Value::as_f64);
     let timeout_ms = number("timeoutMs").map_or(FETCH_TIMEOUT_MS, javascript::integer);
     let timeout_ms = u64::try_from(timeout_ms.clamp(1, FETCH_TIMEOUT_MAX_MS)).unwrap_or(1);
+    let most = number("maxBytes").unwrap_or(FETCH_BYTES);
+    let kept_bytes = u64::try_from(javascript::integer(most)).ok();
     let begun = Instant::now();
     let params = json!({
         "method": method, "url": url, "headers": headers, "whole": true, "timeoutMs": timeout_ms,
-        "body": body.map(|(body, _)| body),
+        "body": body, "keptBytes": kept_bytes,
     });
     let deadline_ms = timeout_ms.saturating_add(DEADLINE_MS / 2);
     let fetched = site
@@ -91,7 +94,6 @@ async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
         )
     };
     let fetched: FetchResult = serde_json::from_value(fetched).map_err(unreadable)?;
-    let most = number("maxBytes").unwrap_or(FETCH_BYTES);
     let (text, is_cut) = shortened(&fetched, most)?;
     let fields = json!({
         "url": fetched.requested_url, "method": method, "status": fetched.status,
@@ -101,17 +103,42 @@ async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
     Ok(fields)
 }
 
-/// The body up to `maxBytes`, and true if it is cut: bytes if the server sent the length, else UTF-16
-/// code units. Half of a character becomes a replacement character.
+/// Sets the type of a JSON body, unless one of the usual spellings of the header has a value.
+fn add_json_type(headers: &mut Vec<(String, String)>) {
+    let is_set = |(name, value): &(String, String)| {
+        ["content-type", "Content-Type"].contains(&name.as_str()) && !value.is_empty()
+    };
+    if headers.iter().any(is_set) {
+        return;
+    }
+    match headers.iter_mut().find(|(name, _)| name == "content-type") {
+        Some((_, value)) => JSON.clone_into(value),
+        None => headers.push(("content-type".to_owned(), JSON.to_owned())),
+    }
+}
+
+/// Headers by their names in small letters. As in `fetch`, values of one name are joined.
+fn joined(headers: Vec<(String, String)>) -> Map<String, Value> {
+    let mut joined: Map<String, Value> = Map::new();
+    for (name, value) in headers {
+        let name = name.to_ascii_lowercase();
+        let known = joined.get(&name).and_then(Value::as_str);
+        let value = known.map_or_else(|| value.clone(), |known| format!("{known}, {value}"));
+        joined.insert(name, json!(value));
+    }
+    joined
+}
+
+/// The body up to `maxBytes`, and true if it is cut: bytes if the server sent the length, which the
+/// connection has cut, else UTF-16 code units. Half of a character becomes a replacement character.
 fn shortened(fetched: &FetchResult, most: f64) -> Result<(String, bool), ToolFault> {
     let told_len = fetched.headers.get("content-length");
     let told_len = told_len.and_then(|len| len.trim().parse::<u32>().ok());
     if told_len.is_some_and(|len| f64::from(len) > most) {
-        let most = usize::try_from(javascript::integer(most));
-        let most = most.map_err(|_| invalid("`maxBytes` must not be negative"))?;
-        let bytes = fetched.text.as_bytes();
-        let bytes = bytes.get(..most).unwrap_or(bytes);
-        return Ok((String::from_utf8_lossy(bytes).into_owned(), true));
+        if most < 0.0 {
+            return Err(invalid("`maxBytes` must not be negative"));
+        }
+        return Ok((fetched.text.clone(), true));
     }
     let units = javascript::units(&fetched.text);
     let len = u32::try_from(units.len()).unwrap_or(u32::MAX);
@@ -146,17 +173,57 @@ mod tests {
         };
         for (text, len, most, expected) in [
             ("héllo", Some(6), 6.0, ("héllo", false)),
-            ("héllo", Some(6), 3.0, ("hé", true)),
-            ("héllo", Some(6), 2.0, ("h\u{fffd}", true)),
+            // The connection has cut it.
+            ("hé", Some(6), 3.0, ("hé", true)),
+            ("h\u{fffd}", Some(6), 2.0, ("h\u{fffd}", true)),
+            // Decoded, it is longer than the server said.
+            ("héllo", Some(2), 3.0, ("hél", true)),
             ("héllo", None, 2.0, ("hé", true)),
             ("a😀b", None, 3.0, ("a😀", true)),
             ("a😀b", None, 4.0, ("a😀b", false)),
             ("abc", None, 0.0, ("", true)),
-            ("abc", Some(3), 0.0, ("", true)),
+            ("", Some(3), 0.0, ("", true)),
         ] {
             let (shown, is_cut) = shortened(&fetched(text, len), most).unwrap();
             assert_eq!((shown.as_str(), is_cut), expected, "{text} {most}");
         }
         assert!(shortened(&fetched("abc", Some(3)), -1.0).is_err());
+    }
+
+    #[test]
+    fn compat_2_headers_of_a_call_are_joined_and_typed() {
+        let of = |given: &[(&str, &str)], is_json: bool| {
+            let given = given
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let mut headers: Vec<(String, String)> = given.collect();
+            if is_json {
+                add_json_type(&mut headers);
+            }
+            Value::Object(joined(headers))
+        };
+        for (given, is_json, expected) in [
+            (&[][..], false, json!({})),
+            (&[], true, json!({"content-type": JSON})),
+            (&[("x-a", "1"), ("X-A", "2")], false, json!({"x-a": "1, 2"})),
+            (
+                &[("content-type", "a/b")],
+                true,
+                json!({"content-type": "a/b"}),
+            ),
+            (
+                &[("Content-Type", "a/b")],
+                true,
+                json!({"content-type": "a/b"}),
+            ),
+            (&[("content-type", "")], true, json!({"content-type": JSON})),
+            (
+                &[("CONTENT-TYPE", "a/b")],
+                true,
+                json!({"content-type": "a/b, application/json"}),
+            ),
+        ] {
+            assert_eq!(of(given, is_json), expected, "{given:?}");
+        }
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn number(value: f64) -> Value {
     if value.fract() != 0.0 {
         return json!(value);
     }
-    let whole = format!("{value:.0}");
+    // Digits beyond the precision of the number are zeros.
+    let whole = format!("{value}");
     let signed = whole.parse::<i64>().map(Value::from);
     let whole = signed.or_else(|_| whole.parse::<u64>().map(Value::from));
     whole.unwrap_or_else(|_| json!(value))
@@ -210,6 +211,7 @@ mod tests {
             (0.5, "0.5"),
             (-3.0, "-3"),
             (9_007_199_254_740_992.0, "9007199254740992"),
+            (12_345_678_901_234_567_000.0, "12345678901234567000"),
         ] {
             assert_eq!(number(value).to_string(), json);
         }

@@ -71,7 +71,11 @@ impl RoutedCall {
                 let value = number.as_f64().filter(|value| value.fract() == 0.0)?;
                 Some(javascript::integer(value))
             }
-            Value::String(text) => text.trim().parse().ok(),
+            Value::String(text) => {
+                let text = text.trim_matches(is_space);
+                // Unlike in Rust, a plus sign is no part of a number.
+                (!text.starts_with('+')).then(|| text.parse().ok())?
+            }
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         }
     }

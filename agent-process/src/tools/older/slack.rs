@@ -116,12 +116,16 @@ fn message_of(site: &RoutedCall) -> Result<String, ToolFault> {
     site.trimmed_needed(&MESSAGE)
 }
 
+/// A field of Slack's answer or of a message in it, unless it is blank.
+fn field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    let field = answer.get(name).and_then(Value::as_str);
+    let field = field.map(|field| field.trim_matches(is_space));
+    field.filter(|field| !field.is_empty())
+}
+
 /// A field of Slack's answer, or what the call gave.
 fn told(answer: &Value, name: &str, given: &str) -> String {
-    let told = answer.get(name).and_then(Value::as_str).map(str::trim);
-    told.filter(|told| !told.is_empty())
-        .unwrap_or(given)
-        .to_owned()
+    field(answer, name).unwrap_or(given).to_owned()
 }
 
 async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
@@ -137,7 +141,7 @@ async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
     });
     let sent = site.ask("send", params, false).await?;
     Ok(json!({
-        "ok": true, "channelId": told(&sent, "channel", &channel), "messageTs": sent.get("ts"),
+        "ok": true, "channelId": told(&sent, "channel", &channel), "messageTs": field(&sent, "ts"),
         "text": told(&sent, "text", &text),
     }))
 }
@@ -176,7 +180,7 @@ async fn read(site: &RoutedCall) -> Result<Value, ToolFault> {
     let messages: &[Value] = messages.map_or(&[], Vec::as_slice);
     let found = message.as_ref().and_then(|wanted| {
         let mut messages = messages.iter();
-        messages.find(|it| it.get("ts").and_then(Value::as_str) == Some(wanted.as_str()))
+        messages.find(|it| field(it, "ts") == Some(wanted.as_str()))
     });
     let method = match thread {
         Some(_) => "conversations.replies",

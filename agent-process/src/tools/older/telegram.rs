@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::download::{Download, FIELDS};
 use super::invalid;
-use super::javascript::is_space;
+use super::javascript::{is_space, primitive_text};
 use super::services::{RoutedCall, of, of_chat};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
@@ -107,12 +107,20 @@ fn parse_mode(site: &RoutedCall) -> Result<Option<&'static str>, ToolFault> {
     }
 }
 
-/// A word in small letters, with a dash for each gap.
+/// A word in small letters, with a dash for each gap, also for one of underscores at an end.
 fn normal(word: &str) -> String {
-    let word = word.to_lowercase();
-    let parts = word.split(|c: char| c == '_' || is_space(c));
-    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
-    parts.join("-")
+    let is_gap = |c: char| c == '_' || is_space(c);
+    let mut normal = String::new();
+    let mut was_gap = false;
+    for c in word.trim_matches(is_space).to_lowercase().chars() {
+        if !is_gap(c) {
+            normal.push(c);
+        } else if !was_gap {
+            normal.push('-');
+        }
+        was_gap = is_gap(c);
+    }
+    normal
 }
 
 /// Chat actions of the Bot API.
@@ -132,7 +140,10 @@ const CHAT_ACTIONS: [&str; 11] = [
 
 /// The chat: a text, or a whole number.
 fn chat_of(site: &RoutedCall) -> Result<String, ToolFault> {
-    let id = || site.integer("chatId").map(|id| id.to_string());
+    let id = || {
+        let id = site.args.get("chatId")?;
+        primitive_text(id).filter(|_| id.as_f64().is_some_and(|id| id.fract() == 0.0))
+    };
     let chat = site.trimmed(&["chatId"]).or_else(id);
     chat.ok_or_else(|| invalid("`chatId` must be a text or a whole number"))
 }
@@ -208,9 +219,10 @@ async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
 
 async fn action(site: &RoutedCall) -> Result<Value, ToolFault> {
     let chat = chat_of(site)?;
-    let written = site.text("action").or_else(|| site.text("status"));
-    let written = written.unwrap_or_else(|| "typing".to_owned());
-    let action = normal(&written).replace('-', "_");
+    let named = |name: &str| site.args.get(name).and_then(Value::as_str);
+    let written = named("action").or_else(|| named("status"));
+    let written = written.unwrap_or("typing");
+    let action = normal(written).replace('-', "_");
     if !CHAT_ACTIONS.contains(&action.as_str()) {
         let known = CHAT_ACTIONS.join(", ").replace('_', "-");
         return Err(invalid(format!(
@@ -250,5 +262,7 @@ mod tests {
             assert_eq!(normal(written), "upload-photo", "{written}");
         }
         assert_eq!(normal("Markdown V2"), "markdown-v2");
+        assert_eq!(normal("_typing_"), "-typing-");
+        assert_eq!(normal(" "), "");
     }
 }

@@ -213,3 +213,186 @@ fn prov_1_default_values_in_a_google_stream_mean_nothing() {
     let cut = events(&[said("hel", unspecified)]);
     assert!(google(&cut).unwrap_err().contains("broke off"));
 }
+
+#[test]
+fn prov_1_lines_of_json_are_a_stream() {
+    let hello = chunk(&json!({"content": "hel"}), &Value::Null);
+    let end = chunk(&json!({"content": "lo"}), &json!("stop"));
+    let native = |content: &str, done: bool| {
+        json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": done,
+            "message": {"role": "assistant", "content": content}})
+    };
+    let mut last = native("lo", true);
+    last["done_reason"] = json!("stop");
+    last["prompt_eval_count"] = json!(26);
+    last["eval_count"] = json!(298);
+    for lines in [[hello.clone(), end], [native("hel", false), last]] {
+        let lines = lines.map(|line| format!("{line}\n")).concat();
+        for body in [
+            lines.clone(),
+            format!("\u{feff}{lines}"),
+            lines.trim_end().to_owned(),
+        ] {
+            assert_eq!(openai(&body).unwrap().text, "hello", "{body}");
+        }
+    }
+    let error = format!("{hello}\n{{\"error\":\"the runner is gone\"}}\n");
+    assert!(openai(&error).unwrap_err().contains("the runner is gone"));
+}
+
+#[test]
+fn prov_1_a_reply_in_ollamas_own_protocol_is_read() {
+    let call = json!({"function": {"name": "t", "arguments": {"n": 1}}});
+    let body = json!({"model": "m", "done": true, "done_reason": "stop", "prompt_eval_count": 26,
+        "eval_count": 298, "message": {"role": "assistant", "content": "", "thinking": "hm",
+            "tool_calls": [call, call]}});
+    let reply = openai(&body.to_string()).unwrap();
+    let expected = ("t".to_owned(), json!({"n": 1}));
+    assert_eq!(reply.calls, [expected.clone(), expected]);
+    assert_eq!(reply.thought, "hm");
+    assert_eq!(reply.usage, (26, 0, 298));
+}
+
+#[test]
+fn prov_1_a_whole_reply_may_begin_with_a_byte_order_mark() {
+    let body = json!({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    let indented = serde_json::to_string_pretty(&body).unwrap();
+    for body in [format!("\u{feff}{body}"), format!("\u{feff}\n{indented}\n")] {
+        assert_eq!(openai(&body).unwrap().text, "hello", "{body}");
+    }
+}
+
+#[test]
+fn prov_1_an_error_without_a_field_name_within_a_stream_is_understood() {
+    let said = chunk(&json!({"content": "hel"}), &Value::Null);
+    let error = json!({"error": {"code": 429, "message": "slow down"}});
+    let indented = serde_json::to_string_pretty(&error).unwrap();
+    for error in [error.to_string(), indented] {
+        let body = format!("data: {said}\n\n{error}\n");
+        let found = openai(&body).unwrap_err();
+        assert!(found.contains("RateLimited"), "{found}");
+        let body = format!("{}{error}", events(&[json!({"type": "ping"})]));
+        let found = anthropic(&body).unwrap_err();
+        assert!(found.contains("slow down"), "{found}");
+    }
+}
+
+#[test]
+fn prov_1_an_error_in_plain_words_is_no_keep_alive() {
+    let said = events(&[chunk(&json!({"content": "hel"}), &Value::Null)]);
+    let body = format!("{said}event: error\ndata: Overloaded: try again\n\n");
+    assert!(openai(&body).unwrap_err().contains("Overloaded: try again"));
+    let body = events(&[json!({"choices": [], "x_groq": {"error": "over capacity"}})]);
+    assert!(
+        openai(&format!("{said}{body}"))
+            .unwrap_err()
+            .contains("over capacity")
+    );
+}
+
+#[test]
+fn prov_1_half_of_a_character_does_not_end_a_stream() {
+    let body = r#"data: {"choices":[{"delta":{"content":"a\ud83e"},"finish_reason":"stop"}]}"#;
+    assert_eq!(openai(&format!("{body}\n\n")).unwrap().text, "a\u{fffd}");
+}
+
+#[test]
+fn prov_1_an_empty_error_field_is_no_error() {
+    for error in [json!(null), json!(""), json!({}), json!(false)] {
+        let mut end = chunk(&json!({"content": "hello"}), &json!("stop"));
+        end["error"] = error;
+        assert_eq!(openai(&events(&[end])).unwrap().text, "hello");
+    }
+}
+
+#[test]
+fn prov_1_text_and_calls_in_two_choices_are_one_reply() {
+    let call = json!({"id": "k", "function": {"name": "t", "arguments": "{\"n\":1}"}});
+    let text = json!({"finish_reason": "tool_calls", "message": {"content": "hello"}});
+    let calls = json!({"finish_reason": "tool_calls",
+        "message": {"content": null, "tool_calls": [call]}});
+    let body = json!({"choices": [text, calls]});
+    for body in [body.to_string(), events(std::slice::from_ref(&body))] {
+        let reply = openai(&body).unwrap();
+        assert_eq!(reply.text, "hello", "{body}");
+        assert_eq!(reply.calls, [("t".to_owned(), json!({"n": 1}))], "{body}");
+    }
+    // Another index is another reply, which was not asked for.
+    let other = json!({"choices": [
+        {"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"},
+        {"index": 1, "delta": {"content": "hi"}, "finish_reason": "stop"}]});
+    assert_eq!(openai(&events(&[other])).unwrap().text, "hello");
+}
+
+#[test]
+fn prov_1_usage_is_counted_under_all_names_and_never_lowered() {
+    let said = chunk(&json!({"content": "hello"}), &json!("stop"));
+    for usage in [
+        json!({"input_tokens": 10, "output_tokens": 5}),
+        json!({"prompt_tokens": "10", "completion_tokens": 5.0}),
+    ] {
+        let mut said = said.clone();
+        said["usage"] = usage;
+        let empty = json!({"choices": [], "usage": {}});
+        assert_eq!(openai(&events(&[said, empty])).unwrap().usage, (10, 0, 5));
+    }
+    let parts = json!({"candidates": [{"content": {"parts": [{"text": "hello"}]},
+        "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}});
+    let empty = json!({"candidates": [], "usageMetadata": {}});
+    assert_eq!(google(&events(&[parts, empty])).unwrap().usage, (10, 0, 5));
+    for (first, last) in [(10, 0), (0, 10)] {
+        let body = events(&[
+            json!({"type": "message_start", "message": {"usage":
+                {"input_tokens": first, "output_tokens": 1}}}),
+            json!({"type": "content_block_delta", "delta": {"text": "hello"}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+                "usage": {"input_tokens": last, "output_tokens": 5}}),
+            json!({"type": "message_stop"}),
+        ]);
+        assert_eq!(anthropic(&body).unwrap().usage, (10, 0, 5));
+    }
+}
+
+#[test]
+fn prov_1_anthropics_finish_reason_ends_a_stream_without_an_end_event() {
+    let all = [
+        json!({"type": "content_block_start", "index": 0, "content_block":
+            {"type": "thinking", "thinking": "", "signature": ""}}),
+        json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "thinking_delta", "thinking": "hm"}}),
+        json!({"type": "content_block_start", "index": 1, "content_block":
+            {"type": "tool_use", "id": "a", "name": "t", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": "{\"n\":1}"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+    ];
+    let reply = anthropic(&events(&all)).unwrap();
+    assert_eq!(reply.calls, [("t".to_owned(), json!({"n": 1}))]);
+    assert_eq!(reply.thought, "hm");
+    let cut = anthropic(&events(&all[..4])).unwrap_err();
+    assert!(cut.contains("broke off"), "{cut}");
+}
+
+#[test]
+fn prov_1_an_error_without_a_type_ends_anthropics_stream() {
+    for (event, expected) in [
+        (
+            json!({"error": {"message": "the GPU fell off"}}),
+            "the GPU fell off",
+        ),
+        (json!({"error": "the GPU fell off"}), "the GPU fell off"),
+        (
+            json!({"type": "error", "error": {"type": "invalid_request_error",
+                "message": "text content blocks must be non-empty"}}),
+            "Invalid",
+        ),
+        (
+            json!({"type": "error", "error": {"type": "request_too_large", "message": "x"}}),
+            "TooLarge",
+        ),
+    ] {
+        let found = anthropic(&events(std::slice::from_ref(&event))).unwrap_err();
+        assert!(found.contains(expected), "{event}: {found}");
+    }
+}

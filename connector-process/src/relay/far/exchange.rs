@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use goondan_clock::Instant;
-use goondan_protocol::approval::ApprovalVerdict;
 use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOutcome, CallPiece, CallResult,
 };
+use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::{
@@ -138,7 +138,7 @@ impl OpenExchanges {
                 frames.to_relay.extend(self.forget(&forget.request_ids)?);
             }
             ToOrchestrator::QuestionWithdraw(_) => {}
-            ToOrchestrator::ApprovalsFollow(_) => {
+            ToOrchestrator::DecisionsFollow(_) => {
                 tracing::warn!("tool calls that wait for a person are not relayed");
             }
             message => return self.ask(&envelope, message, (now, fresh)),
@@ -181,9 +181,9 @@ impl OpenExchanges {
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
                 return answer(self, refused);
             }
-            ToOrchestrator::ApprovalPress(_) => {
+            ToOrchestrator::DecisionPress(_) => {
                 let message = "an approval is not relayed".to_owned();
-                let verdict = ToConnector::ApprovalVerdict(ApprovalVerdict::NotAllowed { message });
+                let verdict = ToConnector::DecisionVerdict(DecisionVerdict::NotAllowed { message });
                 return answer(self, verdict);
             }
             other => return Err(out_of_turn(other.kind())),

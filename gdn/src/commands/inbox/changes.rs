@@ -1,33 +1,88 @@
 //! Changes of the inbox while it is open, in any workspace.
 
+use std::cell::RefCell;
+use std::time::Duration;
+
 use goondan_protocol::control::{WatchUpdate, WatchWorkspace};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use tokio::sync::Notify;
 
-use crate::client::{Notice, RequestTimeout};
-use crate::commands::follow;
+use crate::client::{CallError, Notice, RequestTimeout};
+use crate::commands::follow::RECONNECT_MS;
 use crate::context::Context;
 
-/// Notifies of changes, across restarts of the daemon, until the future is dropped.
-pub(super) async fn follow(changed: &Notify, context: &Context) {
-    loop {
-        if let Ok(mut client) = context.connect().await {
-            let mut take = |notice| {
-                if let Notice::Change(change) = notice
-                    && let WatchUpdate::Event(event) = &change.told
-                    && is_about_decision(event)
-                {
-                    changed.notify_one();
-                }
-            };
-            let all = WatchWorkspace::default();
-            // The connection ends with the daemon.
-            drop(client.watch(all, RequestTimeout::Endless, &mut take).await);
-        }
-        follow::rest().await;
-        // A daemon that was restarted may have decided something.
-        changed.notify_one();
+/// Longest pause between two attempts to watch, in milliseconds.
+const PAUSE_MAX_MS: u64 = 15_000;
+
+/// Changes of the inbox, and the state of the watch that reports them.
+#[derive(Debug, Default)]
+pub(super) struct LiveChanges {
+    /// Notified of a change of the inbox or of the watch.
+    pub(super) changed: Notify,
+    problem: RefCell<Option<String>>,
+}
+
+impl LiveChanges {
+    /// Reason why changes are not received now, with the time of the next attempt.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.borrow().clone()
     }
+
+    fn set_problem(&self, problem: Option<String>) {
+        let is_new = *self.problem.borrow() != problem;
+        *self.problem.borrow_mut() = problem;
+        if is_new {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Receives changes, across restarts of the daemon, until the future is dropped.
+    pub(super) async fn follow(&self, context: &Context) {
+        let mut failures = 0;
+        loop {
+            let ended = self.watch(context, &mut failures).await;
+            let pause = pause(failures);
+            failures = failures.saturating_add(1);
+            let seconds = pause.as_millis().div_ceil(1_000);
+            self.set_problem(Some(format!(
+                "not live: {ended}; next attempt in {seconds} s"
+            )));
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Watches one daemon. Returns the reason why that has ended.
+    async fn watch(&self, context: &Context, failures: &mut u32) -> String {
+        let mut client = match context.connect().await {
+            Ok(client) => client,
+            Err(failure) => return failure.message,
+        };
+        let mut take = |notice| {
+            let Notice::Change(change) = notice else {
+                return;
+            };
+            // The first one is a snapshot of now.
+            *failures = 0;
+            self.set_problem(None);
+            if let WatchUpdate::Event(event) = &change.told
+                && is_about_decision(event)
+            {
+                self.changed.notify_one();
+            }
+        };
+        let all = WatchWorkspace::default();
+        match client.watch(all, RequestTimeout::Endless, &mut take).await {
+            Ok(_) => "the daemon ended the watch".to_owned(),
+            Err(CallError::Refused(refused) | CallError::Replaced(refused)) => refused.message,
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Pause after this many earlier failures in a row.
+fn pause(failures: u32) -> Duration {
+    let ms = RECONNECT_MS.saturating_mul(1_u64 << failures.min(16));
+    Duration::from_millis(ms.min(PAUSE_MAX_MS))
 }
 
 /// True if the event can add an item to the inbox or remove one.
@@ -79,5 +134,36 @@ fn is_about_decision(event: &Event) -> bool {
         | Event::TurnStarted { .. }
         | Event::TurnCommitted { .. }
         | Event::ProposalCommented { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn need_1_attempts_to_watch_back_off() {
+        let pauses: Vec<u64> = (0..8)
+            .map(|failures| u64::try_from(pause(failures).as_millis()).unwrap())
+            .collect();
+        assert_eq!(
+            pauses,
+            [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000]
+        );
+        assert_eq!(pause(u32::MAX), Duration::from_millis(PAUSE_MAX_MS));
+    }
+
+    #[tokio::test]
+    async fn need_1_each_change_of_the_watch_is_notified_once() {
+        let live = LiveChanges::default();
+        live.set_problem(Some("not live: x".to_owned()));
+        live.changed.notified().await;
+        assert_eq!(live.problem().as_deref(), Some("not live: x"));
+        live.set_problem(Some("not live: x".to_owned()));
+        let again = tokio::time::timeout(Duration::from_millis(1), live.changed.notified());
+        again.await.unwrap_err();
+        live.set_problem(None);
+        live.changed.notified().await;
+        assert_eq!(live.problem(), None);
     }
 }

@@ -9,9 +9,9 @@ use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::question::QuestionForm;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use super::changes;
+use super::changes::LiveChanges;
 use super::decisions::{self, Choice, Entered, Key};
 use super::details::{self, Subject};
 use super::items::{self, InboxItem, Target};
@@ -41,16 +41,16 @@ fn key_of(item: &InboxItem) -> ItemKey {
 /// Shows the items one by one until all were seen or the user quits. Items that arrive in the meantime follow, and
 /// items that are decided elsewhere are passed over.
 pub(super) async fn run(only: Option<&WorkspaceId>, context: &Context) -> Result<(), Failure> {
-    let changed = Notify::new();
+    let live = LiveChanges::default();
     tokio::select! {
-        ended = review(only, &changed, context) => ended,
-        () = changes::follow(&changed, context) => Ok(()),
+        ended = review(only, &live, context) => ended,
+        () = live.follow(context) => Ok(()),
     }
 }
 
 async fn review(
     only: Option<&WorkspaceId>,
-    changed: &Notify,
+    live: &LiveChanges,
     context: &Context,
 ) -> Result<(), Failure> {
     let output = context.output;
@@ -89,7 +89,7 @@ async fn review(
             seen: &seen,
             total,
             only,
-            changed,
+            live,
             context,
         };
         let pressed = waiting.press(keys, &mut keys_pressed).await?;
@@ -142,7 +142,7 @@ struct WaitingItem<'a> {
     /// Number of items that are not over.
     total: usize,
     only: Option<&'a WorkspaceId>,
-    changed: &'a Notify,
+    live: &'a LiveChanges,
     context: &'a Context,
 }
 
@@ -158,23 +158,39 @@ impl WaitingItem<'_> {
         output.prompt(&prompt);
         let raw = RawMode::enter()?;
         let mut pause = Duration::ZERO;
+        let mut shown_problem = false;
         let pressed = loop {
             let change = async {
                 // Most of the time is left to the daemon.
                 tokio::time::sleep(pause).await;
-                self.changed.notified().await;
+                self.live.changed.notified().await;
             };
             let key = tokio::select! {
                 key = pressed.next() => key?,
                 () = change => {
+                    if let Some(problem) = self.live.problem() {
+                        shown_problem = true;
+                        output.replace_line(&format!("{problem}; {prompt}"));
+                        continue;
+                    }
                     let begun = Instant::now();
-                    let left = self.left().await?;
+                    let left = match self.left().await {
+                        Ok(left) => left,
+                        // The daemon may be restarting.
+                        Err(failure) => {
+                            shown_problem = true;
+                            let problem = failure.message;
+                            output.replace_line(&format!("not live: {problem}; {prompt}"));
+                            continue;
+                        }
+                    };
                     pause = begun.elapsed() * 3;
                     match left {
                         None => break Pressed::DecidedElsewhere,
-                        Some(left) if left == self.total => {}
+                        Some(left) if left == self.total && !shown_problem => {}
                         Some(left) => {
                             self.total = left;
+                            shown_problem = false;
                             output.replace_line(&format!("{left} to decide; {prompt}"));
                         }
                     }

@@ -187,7 +187,7 @@ fn resolve_connection(
             settings::check(connection, described, report);
         }
         check_program(connection, name, report);
-        check_asked_agents(connection, name, membership, report);
+        check_asked_agents(connection, name, (membership, resources), report);
         if events.is_empty() {
             events = events_of(name, &connection.config);
         }
@@ -246,12 +246,18 @@ fn resolve_connection(
 fn check_asked_agents(
     connection: &ConnectionSpec,
     connector: &ResourceName,
-    membership: &Membership,
+    (membership, resources): (&Membership, &Resources),
     report: &mut ProblemReport,
 ) {
     let asked = ApprovalChat::of(connector.as_str(), &connection.config);
     let asked = asked.iter().flat_map(ApprovalChat::agents).enumerate();
-    for (index, agent) in asked.filter(|(_, agent)| !membership.members.contains(*agent)) {
+    // The questions of agents that are programs are shown, too.
+    let is_known = |agent: &str| {
+        let mut programs = resources.cli_agents.iter();
+        membership.members.contains(agent)
+            || programs.any(|program| program.value.name.as_str() == agent)
+    };
+    for (index, agent) in asked.filter(|(_, agent)| !is_known(agent)) {
         if report.is_partial() || !membership.is_complete() {
             return;
         }

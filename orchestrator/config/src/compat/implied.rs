@@ -13,9 +13,14 @@ use crate::report::Problem;
 use crate::tree::{MappingEntry, YamlNode};
 
 /// Usual environment variables for a Telegram bot's token; the first one that is set is used.
-const TELEGRAM: [&str; 3] = ["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+const TELEGRAM: [&str; 4] = [
+    "TELEGRAM_BOT_TOKEN",
+    "BOT_TOKEN",
+    "TELEGRAM_TOKEN",
+    "BRAIN_TELEGRAM_BOT_TOKEN",
+];
 /// Usual environment variables for a Slack app's token.
-const SLACK: [&str; 2] = ["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+const SLACK: [&str; 3] = ["SLACK_BOT_TOKEN", "SLACK_TOKEN", "BRAIN_SLACK_BOT_TOKEN"];
 
 /// Tools that need a connection, each with its connector.
 const TOOLS: [(&str, &str); 3] = [

@@ -451,11 +451,19 @@ fn compat_1_project_that_cannot_be_read_is_not_called_modern() {
             "apiVersion: goondan.ai/v1\nkind: Agnt\nmetadata: {name: a}\n",
             "unknown kind `Agnt`",
         ),
+        ("", "E_CONFIG_NO_ENTRY_AGENT"),
+        ("# Only a comment.\n", "the project has no documents"),
+        ("---\n---\n", "the project has no documents"),
+        ("- Model/main\n", "must be a mapping of fields"),
+        ("Model/main\n", "must be a mapping of fields"),
     ] {
         let found = migrate(&Project::new(text)).unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
         assert!(found.contains("goondan.yaml:"), "{found}");
     }
+    let found = Project::empty().file("goondan.yaml", [0xff, 0xfe]);
+    let found = migrate(&found).unwrap_err().to_string();
+    assert!(found.contains("`goondan.yaml` is not UTF-8"), "{found}");
     let found = migrate(&Project::empty()).unwrap_err().to_string();
     assert!(found.contains("`goondan.yaml` does not exist"), "{found}");
 }

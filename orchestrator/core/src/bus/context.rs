@@ -1,14 +1,18 @@
 //! Context of a step of a machine: the time, new ids, effects and messages.
 
 use goondan_protocol::call::CallId;
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::metrics::{Labels, Metric, Micros, Sample};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::queue::{Message, MessageQueue};
+use crate::fleet::watchers::Audience;
 use crate::jobs::{Continuation, JobOperation, Jobs};
-use crate::{ClockTime, CoreEffect, LogEvent};
+use crate::{ClockTime, CoreEffect, LogEvent, RequestToken};
 
-/// The time of the input, fresh ids, and the ways out of a machine: effects, jobs of the store, and
-/// messages to other machines.
+/// The time of the input, fresh ids, and the ways out of a machine: effects, jobs of the store,
+/// messages to other machines, and announcements to watching clients.
 pub(crate) struct Cx {
     now: ClockTime,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -16,6 +20,7 @@ pub(crate) struct Cx {
     jobs: Jobs,
     messages: MessageQueue,
     effects: Vec<CoreEffect>,
+    audience: Audience,
 }
 
 impl Cx {
@@ -27,6 +32,7 @@ impl Cx {
             jobs: Jobs::default(),
             messages: MessageQueue::default(),
             effects: Vec::new(),
+            audience: Audience::default(),
         }
     }
 
@@ -55,6 +61,38 @@ impl Cx {
 
     pub(crate) fn log(&mut self, event: LogEvent) {
         self.emit(CoreEffect::Log(event));
+    }
+
+    /// Answers a client's request.
+    pub(crate) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
+        let result = serde_json::to_value(value)
+            .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
+        self.emit(CoreEffect::Respond { token, result });
+    }
+
+    pub(crate) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
+        self.emit(CoreEffect::Respond {
+            token,
+            result: Err(error),
+        });
+    }
+
+    /// Something happened that is counted.
+    pub(crate) fn count(&mut self, metric: Metric, labels: Labels, value: Micros) {
+        self.emit(CoreEffect::Count(Sample {
+            metric,
+            labels,
+            value,
+        }));
+    }
+
+    /// The clients that watch workspaces.
+    pub(crate) fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    pub(crate) fn audience_mut(&mut self) -> &mut Audience {
+        &mut self.audience
     }
 
     /// Drains the effects, in order.

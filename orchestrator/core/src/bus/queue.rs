@@ -54,6 +54,8 @@ pub(crate) enum Notice {
     Budget(TaskRef),
     /// To calls, and the answers to tasks: the budgets of a workspace have less room.
     Budgets(WorkspaceId),
+    /// To the core: decisions of a workspace may have changed, which its chats show.
+    Decisions(WorkspaceId),
 }
 
 /// Order of delivery. A message is delivered when none of an earlier lane waits.
@@ -71,7 +73,9 @@ impl Message {
         match self {
             Self::Notice(Notice::Spent(_)) => Lane::Usage,
             Self::Notice(Notice::Budget(_) | Notice::Budgets(_)) => Lane::Budget,
-            Self::Notice(Notice::Frozen(_) | Notice::Reckon(_) | Notice::Charged(_))
+            Self::Notice(
+                Notice::Frozen(_) | Notice::Reckon(_) | Notice::Charged(_) | Notice::Decisions(_),
+            )
             | Self::Run(..)
             | Self::Submitted(_)
             | Self::DeleteConversation(_)

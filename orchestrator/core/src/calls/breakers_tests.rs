@@ -67,7 +67,7 @@ impl World {
             mono_ms: self.now_ms,
             ..self.fleet.now()
         };
-        self.fleet.begin(now);
+        self.fleet.cx().begin(now);
     }
 
     /// Suspends the model.
@@ -145,7 +145,7 @@ impl World {
 
     /// The calls that were sent since the last time.
     fn sent(&mut self) -> Vec<SentCall> {
-        let effects = self.fleet.take_effects().into_iter();
+        let effects = self.fleet.cx().take_effects().into_iter();
         let sent = effects.filter_map(|effect| match effect {
             CoreEffect::Send {
                 process, message, ..

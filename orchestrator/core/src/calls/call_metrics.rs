@@ -35,7 +35,9 @@ fn of_target(id: &WorkspaceId, target: &CallTarget) -> Labels {
 /// Counts a call that was interrupted with an unknown effect.
 pub(super) fn count_unknown(fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
     let labels = of_target(id, target);
-    fleet.count(Metric::CallsUnknown, labels, Micros::whole(1));
+    fleet
+        .cx()
+        .count(Metric::CallsUnknown, labels, Micros::whole(1));
 }
 
 /// Counts a request to a model by its outcome.
@@ -54,10 +56,14 @@ pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOu
     };
     let of_model = of_target(&call.at.workspace_id, &call.target);
     let of_model = of_model.with(Label::Outcome, told);
-    fleet.count(Metric::ModelRequests, of_model, Micros::whole(1));
+    fleet
+        .cx()
+        .count(Metric::ModelRequests, of_model, Micros::whole(1));
     let took_ms = fleet.now().mono_ms.saturating_sub(call.begun_ms);
     let took = Micros::millis(took_ms);
-    fleet.count(Metric::GenAiOperationDuration, labels, took);
+    fleet
+        .cx()
+        .count(Metric::GenAiOperationDuration, labels, took);
 }
 
 /// Counts the usage of a reply once the ledger holds it.
@@ -71,7 +77,9 @@ pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &LedgerSum)
         .with(Label::Model, line.model.as_str());
     for (kind, tokens) in [("input", usage.read()), ("output", usage.output_tokens)] {
         let labels = labels.clone().with(Label::GenAiTokenType, kind);
-        fleet.count(Metric::GenAiTokenUsage, labels, Micros::whole(tokens));
+        fleet
+            .cx()
+            .count(Metric::GenAiTokenUsage, labels, Micros::whole(tokens));
     }
 }
 

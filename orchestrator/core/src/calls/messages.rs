@@ -77,7 +77,7 @@ pub(super) fn send_provider(
     message: ToConnector,
 ) {
     let head = EnvelopeHeader::new(Address::Orchestrator, address_of(target));
-    fleet.push(CoreEffect::Send {
+    fleet.cx().emit(CoreEffect::Send {
         process,
         head: EnvelopeHeader { trace, ..head },
         message: Box::new(message.into()),
@@ -122,7 +122,7 @@ pub(super) fn tell_watchers(
     piece: &RawValue,
 ) {
     for token in fleet.clients_of_turn(at, &place.turn_id) {
-        fleet.push(CoreEffect::Piece {
+        fleet.cx().emit(CoreEffect::Piece {
             token,
             place: Box::new(place.clone()),
             piece: piece.to_owned(),

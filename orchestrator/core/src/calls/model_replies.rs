@@ -173,7 +173,7 @@ impl Calls {
         id: CallId,
         spent: ReplyCost,
     ) -> Option<LedgerEntry> {
-        let entry_id = fleet.uuid();
+        let entry_id = fleet.cx().uuid();
         let call = self.open.get(&id)?;
         let CallTarget::Model { name: model } = call.target.clone() else {
             return None;
@@ -277,7 +277,7 @@ impl Calls {
                 turn_id,
                 call_id: id,
             };
-            return fleet.store(record, counting);
+            return fleet.cx().store(record, counting);
         }
         let event = match to_raw_value(&Append { message: &message }) {
             Ok(event) => event,
@@ -299,7 +299,7 @@ impl Calls {
             turn_id,
             call_id: id,
         };
-        fleet.store(append, recording);
+        fleet.cx().store(append, recording);
     }
 
     /// Handles the result of recording a reply's usage.

@@ -9,7 +9,7 @@
 //! * The time that a call waits for answers is reported once, when its last question closes. It
 //!   does not count toward the call's timeout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{QuestionInfo, QuestionSource};
@@ -68,6 +68,8 @@ struct QuestionCounts {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: BTreeMap<QuestionId, OpenQuestion>,
+    /// Outcomes of the latest closed questions, for people who answer late.
+    outcomes: VecDeque<(QuestionId, String)>,
     calls: BTreeMap<CallId, QuestionCounts>,
 }
 
@@ -202,6 +204,21 @@ impl Questions {
             held_ms,
             question,
         })
+    }
+
+    /// Records the outcome of a closed question.
+    pub(super) fn note_outcome(&mut self, question_id: &QuestionId, how: String) {
+        if self.outcomes.len() >= QUESTIONS_OPEN_MAX {
+            self.outcomes.pop_front();
+        }
+        self.outcomes.push_back((question_id.clone(), how));
+    }
+
+    /// Outcome of a question that was closed lately.
+    pub(super) fn outcome_of(&self, question_id: &QuestionId) -> Option<&str> {
+        let mut outcomes = self.outcomes.iter();
+        let found = outcomes.find(|(of, _)| of == question_id)?;
+        Some(&found.1)
     }
 
     /// True if a call waits for an answer, which pauses its timeout.

@@ -102,7 +102,9 @@ fn store_charge(fleet: &mut Fleet, instance: InstanceRef, entry: Box<LedgerEntry
         workspace_id: instance.workspace_id.clone(),
         entry: entry.clone(),
     };
-    fleet.store(record, CountingFailure { instance, entry });
+    fleet
+        .cx()
+        .store(record, CountingFailure { instance, entry });
 }
 
 impl Calls {

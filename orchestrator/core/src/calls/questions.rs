@@ -27,7 +27,7 @@ use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 #[derive(Debug)]
-enum QuestionOutcome {
+pub(super) enum QuestionOutcome {
     Answered(JsonObject),
     /// A user declined to answer.
     Declined,
@@ -126,6 +126,7 @@ impl Calls {
                 let said = question.info.message.clone();
                 observe_question(fleet, &question, Kind::QuestionAsked, None, &said);
                 self.questions.ask(question);
+                fleet.note_decisions(id);
             }
             Err(message) => {
                 let event = LogEvent::warn("question to a person refused");
@@ -184,7 +185,7 @@ impl Calls {
         };
         self.questions.has_room(id, connection, ask.call_id)?;
         loop {
-            question.info.question_id = QuestionId::of_uuid(fleet.uuid());
+            question.info.question_id = QuestionId::of_uuid(fleet.cx().uuid());
             if self.questions.is_free(&question.info.question_id) {
                 return Ok(question);
             }
@@ -203,6 +204,7 @@ impl Calls {
                 fleet,
                 &question_id,
                 QuestionOutcome::Withdrawn("the server withdrew the question"),
+                None,
             );
         }
     }
@@ -210,7 +212,7 @@ impl Calls {
     /// Closes questions whose deadline has passed.
     pub(crate) fn on_question_time(&mut self, fleet: &mut Fleet) {
         for question_id in self.questions.due(fleet.now().mono_ms) {
-            self.close_question(fleet, &question_id, QuestionOutcome::TimedOut);
+            self.close_question(fleet, &question_id, QuestionOutcome::TimedOut, None);
         }
     }
 
@@ -227,7 +229,7 @@ impl Calls {
             });
             let over: Vec<_> = over.collect();
             for (question_id, why) in over {
-                self.close_question(fleet, &question_id, QuestionOutcome::Withdrawn(why));
+                self.close_question(fleet, &question_id, QuestionOutcome::Withdrawn(why), None);
             }
         }
         let open = &self.open;
@@ -243,6 +245,7 @@ impl Calls {
         fleet: &mut Fleet,
         question_id: &QuestionId,
         end: QuestionOutcome,
+        by: Option<&str>,
     ) -> Option<QuestionClosed> {
         let closed = self.questions.close(question_id, fleet.now().mono_ms)?;
         let ClosedQuestion {
@@ -268,6 +271,12 @@ impl Calls {
             Some(waited_ms),
             &told,
         );
+        let outcome = match by {
+            Some(by) => end.in_words().replace("a person", by),
+            None => told,
+        };
+        self.questions.note_outcome(question_id, outcome);
+        fleet.note_decisions(&question.at().workspace_id);
         let action = end.action();
         let content = match end {
             QuestionOutcome::Answered(content) => Some(content),
@@ -385,10 +394,30 @@ impl Calls {
         details: Value,
         end: QuestionOutcome,
     ) {
-        let (at, connection) = match self.find_question(fleet, id, question_id) {
-            Ok(open) => (open.at(), open.connection().clone()),
-            Err(error) => return fleet.respond_error(token, error),
-        };
+        if let Err(error) = self.find_question(fleet, id, question_id) {
+            return fleet.respond_error(token, error);
+        }
+        let mut details = details;
+        if let (Value::Object(details), Some(pid)) = (&mut details, peer.pid) {
+            details.insert("clientPid".to_owned(), json!(pid));
+        }
+        match self.record_decision(fleet, (id, question_id), details, end, None) {
+            Some(closed) => fleet.respond(token, &closed),
+            None => fleet.respond_error(token, no_question(question_id)),
+        }
+    }
+
+    /// Closes an open question as a user decided, and records that.
+    pub(super) fn record_decision(
+        &mut self,
+        fleet: &mut Fleet,
+        (id, question_id): (&WorkspaceId, &QuestionId),
+        details: Value,
+        end: QuestionOutcome,
+        by: Option<&str>,
+    ) -> Option<QuestionClosed> {
+        let open = self.questions.get(id, question_id)?;
+        let (at, connection) = (open.at(), open.connection().clone());
         let what = match end {
             QuestionOutcome::Answered(_) => "questionAnswered",
             QuestionOutcome::Declined
@@ -398,13 +427,10 @@ impl Calls {
         let mut record = json!({"questionId": question_id, "connection": connection});
         if let (Value::Object(record), Value::Object(details)) = (&mut record, details) {
             record.extend(details);
-            record.extend(peer.pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
+            record.extend(by.map(|by| ("by".to_owned(), json!(by))));
         }
         fleet.audit(&at, what, record);
-        match self.close_question(fleet, question_id, end) {
-            Some(closed) => fleet.respond(token, &closed),
-            None => fleet.respond_error(token, no_question(question_id)),
-        }
+        self.close_question(fleet, question_id, end, by)
     }
 
     fn find_question(

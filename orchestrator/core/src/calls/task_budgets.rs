@@ -52,7 +52,7 @@ impl Calls {
         // A program that never reported costs has an unknown cost, not zero cost.
         let tells_cost = spending.total.cost.0 > 0;
         let entry = LedgerEntry {
-            id: fleet.uuid(),
+            id: fleet.cx().uuid(),
             at: fleet.now().wall,
             agent_name: spending.agent.clone(),
             instance_key: at.instance_key.clone(),

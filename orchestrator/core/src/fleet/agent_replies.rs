@@ -216,7 +216,7 @@ impl Fleet {
             reply,
             note,
         };
-        self.store(op, telling);
+        self.cx.store(op, telling);
     }
 
     fn is_here(&self, requester: &Requester) -> bool {
@@ -318,7 +318,7 @@ impl Fleet {
                 question: question.clone(),
                 answer: Box::new(answer),
             };
-            self.store(op, forgoing);
+            self.cx.store(op, forgoing);
         } else {
             self.settle_question(&requester.at, question);
             self.answer_agent(requester, answer);
@@ -421,7 +421,7 @@ impl Fleet {
         status: QuestionStatus,
     ) {
         match (waiter, status) {
-            (TurnWaiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
+            (TurnWaiter::Client { token, .. }, _) => self.cx.respond_error(token, error.clone()),
             (TurnWaiter::Run(of), _) => self.tell_task(&of, RunUpdate::Ended(Err(error.clone()))),
             (TurnWaiter::Connection(waiter), status) => {
                 self.fail_connection(at, event_id, waiter, error, status);
@@ -495,7 +495,7 @@ impl Fleet {
                 target,
                 turn_is_open,
             };
-            self.store(op, sought);
+            self.cx.store(op, sought);
         }
     }
 

@@ -176,7 +176,7 @@ impl Fleet {
             AgentQuestion::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
                 let purpose = ListPurpose::Agents { requester, scope };
-                return self.push(CoreEffect::ListMetadata {
+                return self.cx.emit(CoreEffect::ListMetadata {
                     purpose,
                     workspace_id,
                 });
@@ -389,7 +389,7 @@ impl Fleet {
             reply: Box::new(reply),
             reply_mode,
         };
-        self.store(op, asking);
+        self.cx.store(op, asking);
         Ok(())
     }
 

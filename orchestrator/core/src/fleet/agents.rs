@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
@@ -13,8 +12,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::{InstanceState, work_dir};
-use goondan_store::writer::operation::{Audit, Close, LookUpEvent, Open};
-use serde_json::{Value, json};
+use goondan_store::writer::operation::{Close, LookUpEvent, Open};
 
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::changes::RunningAgent;
@@ -22,7 +20,7 @@ use super::conversation::{AgentExit, Conversation, Stage, WrongStage};
 use super::event_queue::LookingUp;
 use super::{DaemonShutdown, Fleet, ProcessOwner};
 use crate::bus::queue::{Message, Notice};
-use crate::jobs::{LogAuditFailure, LogFailure, continuation};
+use crate::jobs::{LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
 use crate::{LogEvent, ProcessId, RequestToken};
 
@@ -294,7 +292,7 @@ impl Fleet {
             let open = Open {
                 instance: at.clone(),
             };
-            self.store(open, Opening { instance });
+            self.cx.store(open, Opening { instance });
         }
     }
 
@@ -433,7 +431,7 @@ impl Fleet {
                 event_id: event_id.clone(),
             };
             let instance = at.clone();
-            self.store(look_up, LookingUp { instance, event_id });
+            self.cx.store(look_up, LookingUp { instance, event_id });
         }
         self.look_for_answers(at, open_turn.as_ref());
         if has_approvals {
@@ -539,50 +537,7 @@ impl Fleet {
         if is_done && !self.cx.jobs().any(|instance| instance == at) {
             workspace.conversations.remove(&at.instance_key);
             let instance = at.clone();
-            self.store(Close { instance }, LogFailure(at.clone()));
+            self.cx.store(Close { instance }, LogFailure(at.clone()));
         }
-    }
-
-    /// Puts down in the audit log what was done to a conversation.
-    pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
-        let audit = self.audit_record(at, what, details);
-        self.store(audit, LogAuditFailure);
-    }
-
-    /// Audit record of a change to an instance; the change is already logged.
-    pub(crate) fn audit_record(&mut self, at: &InstanceRef, what: &str, details: Value) -> Audit {
-        let mut record = JsonObject::from_iter([
-            ("at".to_owned(), json!(self.cx.now().wall)),
-            ("event".to_owned(), json!(format!("instance.{what}"))),
-            ("instanceKey".to_owned(), json!(at.instance_key)),
-        ]);
-        if let Value::Object(details) = details {
-            record.extend(details);
-        }
-        let fields = record.clone();
-        self.log(LogEvent::info("audit").of(at).all(fields));
-        Audit {
-            workspace_id: at.workspace_id.clone(),
-            record,
-        }
-    }
-
-    /// Puts down in the audit log what was done to a workspace.
-    pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
-        let mut record = JsonObject::from_iter([
-            ("at".to_owned(), json!(self.cx.now().wall)),
-            ("event".to_owned(), json!(format!("workspace.{what}"))),
-        ]);
-        if let Value::Object(details) = details {
-            record.extend(details);
-        }
-        let fields = record.clone();
-        let event = LogEvent::info("audit").with("workspaceId", id.as_str());
-        self.log(event.all(fields));
-        let audit = Audit {
-            workspace_id: id.clone(),
-            record,
-        };
-        self.store(audit, LogAuditFailure);
     }
 }

@@ -91,7 +91,7 @@ impl Fleet {
             call.may_have_begun |= open.is_told;
         }
         loop {
-            call.approval_id = ApprovalId::of_uuid(self.uuid());
+            call.approval_id = ApprovalId::of_uuid(self.cx.uuid());
             if self
                 .find_approval(&at.workspace_id, &call.approval_id)
                 .is_none()
@@ -111,7 +111,7 @@ impl Fleet {
             call,
             requester,
         };
-        self.store(note, then);
+        self.cx.store(note, then);
     }
 
     /// Handles the result of recording a request.
@@ -201,7 +201,7 @@ impl Fleet {
                     instance: at.clone(),
                     approval_id: id.clone(),
                 };
-                return self.store(note, then);
+                return self.cx.store(note, then);
             }
             ApprovalDecision::Approved => open.is_told = true,
             ApprovalDecision::Denied => {}
@@ -266,7 +266,7 @@ impl Fleet {
             let event = self.approval_event(at, &id, Kind::ApprovalAsked, None);
             let written = event.map(|event| serde_json::value::to_raw_value(&event));
             if let Some(Ok(event)) = written {
-                self.push(CoreEffect::Progress { token, event });
+                self.cx.emit(CoreEffect::Progress { token, event });
             }
         }
     }
@@ -336,7 +336,7 @@ impl Fleet {
     }
 
     /// Finds the conversation of an approval.
-    pub(super) fn find_approval(
+    pub(crate) fn find_approval(
         &self,
         id: &WorkspaceId,
         approval_id: &ApprovalId,

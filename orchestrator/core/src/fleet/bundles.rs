@@ -258,7 +258,7 @@ impl Fleet {
             instance_key,
         };
         if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         match self.check_room(&at) {
             Ok(()) => self.line_up(
@@ -268,7 +268,8 @@ impl Fleet {
             ),
             Err(refused) => {
                 let error = ControlError::new(ErrorCode::Overloaded, refused.message);
-                self.respond_error(token, error.suggest("try again later"));
+                self.cx
+                    .respond_error(token, error.suggest("try again later"));
             }
         }
     }
@@ -335,7 +336,7 @@ impl Fleet {
             let waiting = self.bundles.0.remove(at).unwrap_or_default();
             for QueuedBundleAction { asker, .. } in waiting {
                 if let BundleRequester::Client(token) = asker {
-                    self.respond_error(token, no_workspace(&at.workspace_id));
+                    self.cx.respond_error(token, no_workspace(&at.workspace_id));
                 }
             }
             return;
@@ -358,7 +359,7 @@ impl Fleet {
             at: wall,
             action,
         };
-        self.push(CoreEffect::Bundle(Box::new(work)));
+        self.cx.emit(CoreEffect::Bundle(Box::new(work)));
     }
 
     /// Handles the result of a bundle operation.
@@ -395,7 +396,7 @@ impl Fleet {
             Some(BundleRequester::Start(digest)) => {
                 self.on_told_to_be(&at, &digest, answer.map(|_| definition));
             }
-            Some(BundleRequester::Client(token)) => self.push(CoreEffect::Respond {
+            Some(BundleRequester::Client(token)) => self.cx.emit(CoreEffect::Respond {
                 token,
                 result: answer,
             }),

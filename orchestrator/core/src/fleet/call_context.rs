@@ -68,9 +68,7 @@ impl Fleet {
             return Vec::new();
         };
         let mut clients = entry.waiters().clients_of(&turn.context.event_id);
-        if let Some(workspace) = self.workspaces.get(&at.workspace_id) {
-            clients.extend(workspace.watchers.followers_of(&at.instance_key));
-        }
+        clients.extend(self.cx.audience().followers_of(at));
         clients
     }
 

@@ -67,7 +67,7 @@ impl Fleet {
         event_id: Option<EventId>,
     ) {
         if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         self.cancel_for(Some(token), at, event_id, BY_PERSON);
     }
@@ -89,7 +89,7 @@ impl Fleet {
                 "list waiting events with `gdn event list`, and turns in progress with `gdn ps`",
             );
             if let Some(token) = token {
-                self.respond_error(token, error);
+                self.cx.respond_error(token, error);
             }
             return;
         };
@@ -115,7 +115,7 @@ impl Fleet {
             trace,
             reason,
         };
-        self.store(cancel, then);
+        self.cx.store(cancel, then);
     }
 
     /// Handles the store's result. Returns the turn, if it was open.
@@ -129,7 +129,7 @@ impl Fleet {
             Ok(cancelled) => cancelled,
             Err(error) => {
                 if let Some(token) = cancelling.token {
-                    self.respond_error(token, control_error(&error));
+                    self.cx.respond_error(token, control_error(&error));
                 }
                 // The inbox must be read again.
                 self.invalidate_queue(at);
@@ -155,7 +155,7 @@ impl Fleet {
             turn_id: turn_id.clone(),
         };
         if let Some(token) = cancelling.token {
-            self.respond(token, &answer);
+            self.cx.respond(token, &answer);
         }
         turn_id
     }

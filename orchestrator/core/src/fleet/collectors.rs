@@ -115,7 +115,7 @@ impl Fleet {
 
     /// Sends the next batch, if the connection is ready.
     pub(crate) fn pump_collecting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let call_id = self.next_call_id();
+        let call_id = self.cx.next_call_id();
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };
@@ -156,7 +156,7 @@ impl Fleet {
             again_since: None,
         };
         let to = Address::Connector { name: name.clone() };
-        self.push(CoreEffect::Send {
+        self.cx.emit(CoreEffect::Send {
             process,
             head: EnvelopeHeader::new(Address::Orchestrator, to),
             message: Box::new(ToConnector::Call(Box::new(order)).into()),

@@ -65,7 +65,7 @@ impl Fleet {
             return;
         };
         queue.under_way = Some(requester);
-        self.push(CoreEffect::ConnectionState {
+        self.cx.emit(CoreEffect::ConnectionState {
             workspace_id: id.clone(),
             connection: name.clone(),
             work,

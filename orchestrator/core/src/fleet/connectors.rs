@@ -471,7 +471,7 @@ impl Fleet {
         let said = event
             .id
             .clone()
-            .unwrap_or_else(|| EventId::from(self.uuid()));
+            .unwrap_or_else(|| EventId::from(self.cx.uuid()));
         let event_id = match event_id_within(name, &said) {
             Ok(event_id) => event_id,
             Err(error) => {
@@ -484,8 +484,8 @@ impl Fleet {
             }
         };
         let new_trace = TraceContext::root(
-            TraceId::from_uuid(self.uuid()),
-            SpanId::from_uuid(self.uuid()),
+            TraceId::from_uuid(self.cx.uuid()),
+            SpanId::from_uuid(self.cx.uuid()),
         );
         let trace = trace.unwrap_or(new_trace);
         let header = self.header_of(id, name, &event);
@@ -543,7 +543,7 @@ impl Fleet {
         let (code, message) = match came {
             RedirectOutcome::Taken => {
                 let accepted = EventAccepted {
-                    event_id: EventId::from(self.uuid()),
+                    event_id: EventId::from(self.cx.uuid()),
                     duplicate: false,
                     instance_key: None,
                 };
@@ -580,7 +580,7 @@ impl Fleet {
             Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => return,
         };
         let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
-        self.push(CoreEffect::Send {
+        self.cx.emit(CoreEffect::Send {
             process,
             head,
             message: Box::new(message.into()),

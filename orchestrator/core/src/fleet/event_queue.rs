@@ -120,7 +120,7 @@ impl Fleet {
             former_id: former_id.filter(|said| *said != event.id),
         };
         let event = Box::new(event);
-        self.store(
+        self.cx.store(
             accept,
             Accepting {
                 instance,
@@ -170,7 +170,7 @@ impl Fleet {
                     Some(suggestion) => error.suggest(suggestion),
                     None => error,
                 };
-                self.respond_error(token, error);
+                self.cx.respond_error(token, error);
             }
         }
     }
@@ -273,12 +273,12 @@ impl Fleet {
             // A parked event needs a decision by a person, so waiting for it is pointless.
             EventState::Parked(parked) if wait => {
                 let error = parked_error(&parked.event.id, &parked.reason);
-                return self.respond_error(token, error);
+                return self.cx.respond_error(token, error);
             }
             EventState::Parked(_) => None,
             EventState::Unknown | EventState::Waiting => {
                 if let Some(error) = self.why_nothing_begins(instance) {
-                    return self.respond_error(token, error);
+                    return self.cx.respond_error(token, error);
                 }
                 self.tell_of_approvals(instance, &sent.event_id, token);
                 if let Some(entry) = self.conversation_mut(instance) {
@@ -290,7 +290,7 @@ impl Fleet {
                 return;
             }
         };
-        self.respond(token, &SendResult { outcome, ..sent });
+        self.cx.respond(token, &SendResult { outcome, ..sent });
     }
 
     /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
@@ -335,7 +335,7 @@ impl Fleet {
                 let error = ControlError::new(ErrorCode::InstanceKeyTaken, text).suggest(
                     "choose another `--conversation` key, or pass that agent with `--agent`",
                 );
-                self.respond_error(token, error);
+                self.cx.respond_error(token, error);
             }
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
@@ -384,7 +384,7 @@ impl Fleet {
                 TurnWaiter::Client { token, sent } => {
                     let outcome = Some(outcome.clone());
                     let sent = SendResult { outcome, ..*sent };
-                    self.respond(token, &sent);
+                    self.cx.respond(token, &sent);
                 }
                 TurnWaiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
                 TurnWaiter::Run(of) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome.clone()))),

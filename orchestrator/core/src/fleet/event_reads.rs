@@ -30,7 +30,7 @@ impl Fleet {
             requester,
             event_id,
         };
-        self.store(read, then);
+        self.cx.store(read, then);
     }
 
     pub(crate) fn on_events_read(

@@ -16,7 +16,6 @@ use goondan_protocol::time::Timestamp;
 use super::slot::Slot;
 use super::views::ProcessWorkload;
 use super::{Fleet, ProcessOwner, Workspace, health};
-use crate::CoreEffect;
 
 /// Outcomes of turns, as counted.
 pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
@@ -38,19 +37,11 @@ struct AgentTotals {
 }
 
 impl Fleet {
-    /// Something happened that is counted.
-    pub(crate) fn count(&mut self, metric: Metric, labels: Labels, value: Micros) {
-        self.push(CoreEffect::Count(Sample {
-            metric,
-            labels,
-            value,
-        }));
-    }
-
     /// Counts an unexpected exit of a process.
     pub(super) fn count_child_crash(&mut self, owner: &ProcessOwner) {
         if let Some(labels) = self.labels_of(owner) {
-            self.count(Metric::ChildCrashes, labels, Micros::whole(1));
+            self.cx
+                .count(Metric::ChildCrashes, labels, Micros::whole(1));
         }
     }
 
@@ -62,10 +53,11 @@ impl Fleet {
         let labels = of_workspace(&at.workspace_id).with(Label::Agent, agent.as_str());
         if let Some(began_ms) = began_ms {
             let took = self.cx.now().mono_ms.saturating_sub(began_ms);
-            self.count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
+            self.cx
+                .count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
         }
         let labels = labels.with(Label::Outcome, outcome);
-        self.count(Metric::Turns, labels, Micros::whole(1));
+        self.cx.count(Metric::Turns, labels, Micros::whole(1));
     }
 
     /// Counts an event that a connection passed over.
@@ -77,7 +69,8 @@ impl Fleet {
     ) {
         let labels = of_workspace(id).with(Label::Connection, name.as_str());
         let labels = labels.with(Label::Reason, reason.as_str());
-        self.count(Metric::EventsIgnored, labels, Micros::whole(1));
+        self.cx
+            .count(Metric::EventsIgnored, labels, Micros::whole(1));
     }
 
     /// Labels of a process; `None` if it has no owner.

@@ -136,9 +136,13 @@ impl Fleet {
             let key = at.instance_key.clone();
             workspace.unknown_calls.add(key, call, unknown);
         }
-        let record = self.audit_record(at, CALL_UNKNOWN, Value::Object(details));
+        let agent = self.agent_name(at).cloned();
+        let details = Value::Object(details);
+        let record = self
+            .cx
+            .audit_record(at, agent.as_ref(), CALL_UNKNOWN, details);
         let instance = at.clone();
-        self.store(record, NotingUnknown { instance, process });
+        self.cx.store(record, NotingUnknown { instance, process });
         if let Some(entry) = self.conversation_mut(at) {
             entry.hold_back(process);
         }
@@ -189,20 +193,20 @@ impl Fleet {
         if let Some(id) = only
             && let Err(error) = self.workspace(id)
         {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         let workspaces = self.workspaces.iter();
         let workspaces = workspaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
         let calls = workspaces.flat_map(|(id, workspace)| workspace.unknown_calls.all(id));
         let is_behind = |place: &UnknownCallPlace| list.after.as_ref().is_none_or(|it| it < place);
         let page = list.page_of(calls.filter(|call| is_behind(&call.place())));
-        self.respond(token, &page);
+        self.cx.respond(token, &page);
     }
 
     /// Marks a call as resolved by a user.
     pub(crate) fn settle_call(&mut self, token: RequestToken, peer: Peer, settle: SettleCall) {
         if let Err(error) = self.begin_to_settle(token, peer, settle) {
-            self.respond_error(token, error);
+            self.cx.respond_error(token, error);
         }
     }
 
@@ -233,7 +237,10 @@ impl Fleet {
             details.insert("note".to_owned(), json!(note));
         }
         let details = Value::Object(details);
-        let record = self.audit_record(&at, CALL_SETTLED, details);
+        let agent = self.agent_name(&at).cloned();
+        let record = self
+            .cx
+            .audit_record(&at, agent.as_ref(), CALL_SETTLED, details);
         let note = settle.note;
         let settling = SettlingCall {
             instance: at,
@@ -241,7 +248,7 @@ impl Fleet {
             call,
             note,
         };
-        self.store(record, settling);
+        self.cx.store(record, settling);
         Ok(())
     }
 
@@ -253,7 +260,7 @@ impl Fleet {
             note,
         } = settling;
         if let Err(error) = result {
-            return self.respond_error(token, control_error(&error));
+            return self.cx.respond_error(token, control_error(&error));
         }
         let key = (call.instance_key.clone(), call.tool_call_id.clone());
         let workspace = self.workspaces.get_mut(&instance.workspace_id);
@@ -267,6 +274,6 @@ impl Fleet {
             };
             self.announce(&instance.workspace_id, told, None);
         }
-        self.respond(token, &CallSettled { call });
+        self.cx.respond(token, &CallSettled { call });
     }
 }

@@ -42,7 +42,7 @@ impl Fleet {
             swarm: None,
             extra: JsonObject::new(),
         };
-        let workspace = Workspace::new(record, Arc::new(Sources::default()), 0);
+        let workspace = Workspace::new(record, Arc::new(Sources::default()));
         fleet.workspaces.insert(id.clone(), workspace);
         fleet.add_ready_model(&id, definition, ProcessId(1));
         (fleet, id)

@@ -85,7 +85,7 @@ impl Fleet {
                     instance: instance.clone(),
                 };
                 let arrival = Box::new(arrival);
-                self.store(read, FindingOwner { instance, arrival });
+                self.cx.store(read, FindingOwner { instance, arrival });
             }
         }
     }

@@ -1,17 +1,19 @@
 //! Lifecycle events of workspaces, conversations and processes. Each is emitted once and sent to
 //! the log, the audit log and the watchers (`OBS-1`, `INST-6`).
 
-use std::collections::HashSet;
-
+use goondan_protocol::JsonObject;
 use goondan_protocol::control::{FollowTurns, WatchCursor, WatchUpdate};
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 use goondan_protocol::trace::TraceContext;
-use serde_json::Value;
+use goondan_store::writer::operation::Audit;
+use serde_json::{Value, json};
 
+use super::ProcessOwner;
 use super::watchers::WatchNotification;
-use super::{Fleet, ProcessOwner};
+use crate::bus::context::Cx;
 use crate::effect::Severity;
+use crate::jobs::LogAuditFailure;
 use crate::refusals::no_workspace;
 use crate::{CoreEffect, LogEvent, RequestToken};
 
@@ -143,10 +145,16 @@ impl ProcessOwner {
     }
 }
 
-impl Fleet {
+impl Cx {
     /// Sends an event of a workspace to the log, the audit log and the watchers. The log line is
-    /// part of `trace`.
-    pub(crate) fn announce(&mut self, id: &WorkspaceId, event: Event, trace: Option<TraceContext>) {
+    /// part of `trace`. `agent` is the agent of the event's conversation, if it has one.
+    pub(crate) fn announce(
+        &mut self,
+        id: &WorkspaceId,
+        event: Event,
+        agent: Option<&AgentName>,
+        trace: Option<TraceContext>,
+    ) {
         let at = event.instance_key().map(|key| InstanceRef {
             workspace_id: id.clone(),
             instance_key: key.clone(),
@@ -155,7 +163,7 @@ impl Fleet {
         if let Some((severity, message)) = line_of(&event) {
             let line = LogEvent::new(severity, message).all(fields.clone());
             let line = match &at {
-                Some(at) => line.of(at),
+                Some(at) => line.about(at, agent),
                 None => line.with("workspaceId", id.as_str()),
             };
             self.log(line.in_trace(trace));
@@ -163,43 +171,25 @@ impl Fleet {
         match (audited(&event), &at) {
             (Some(AuditTarget::Instance(what)), Some(at)) => {
                 fields.remove("instanceKey");
-                self.audit(at, what, Value::Object(fields));
+                self.audit(at, agent, what, Value::Object(fields));
             }
             (Some(AuditTarget::Workspace(what)), _) => {
                 self.audit_workspace(id, what, Value::Object(fields));
             }
             (Some(AuditTarget::Instance(_)) | None, _) => {}
         }
-        let wall = self.cx.now().wall;
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let of_all = (!self.all_watchers.is_empty()).then(|| event.clone());
-        let tell = |token: &RequestToken, told: &WatchNotification| CoreEffect::Tell {
-            token: *token,
-            workspace_id: id.clone(),
-            told: Box::new(told.clone()),
-        };
-        let mut effects = Vec::new();
-        if let Some((tokens, told)) = workspace.watchers.happened(wall, event) {
-            effects.extend(tokens.iter().map(|token| tell(token, &told)));
-        }
-        if let Some(event) = of_all {
-            let told = WatchNotification {
-                cursor: workspace.watchers.cursor(),
-                at: wall,
-                update: WatchUpdate::Event(event),
-            };
-            effects.extend(self.all_watchers.iter().map(|token| tell(token, &told)));
-        }
-        for effect in effects {
-            self.cx.emit(effect);
+        let wall = self.now().wall;
+        for (token, told) in self.audience_mut().happened(id, wall, event) {
+            self.tell(token, id, told);
         }
     }
 
-    /// Adds a watcher of all workspaces, including later ones.
-    pub(crate) fn watch_all(&mut self, token: RequestToken) {
-        self.all_watchers.push(token);
+    fn tell(&mut self, token: RequestToken, id: &WorkspaceId, told: WatchNotification) {
+        self.emit(CoreEffect::Tell {
+            token,
+            workspace_id: id.clone(),
+            told: Box::new(told),
+        });
     }
 
     /// Adds a watcher and sends it the events after a cursor. False if they are no longer
@@ -210,18 +200,10 @@ impl Fleet {
         token: RequestToken,
         after: Option<WatchCursor>,
     ) -> bool {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return false;
-        };
-        let missed = after.and_then(|cursor| workspace.watchers.since(cursor));
-        workspace.watchers.add(token);
+        let missed = self.audience_mut().watch(id, token, after);
         let is_known = missed.is_some();
         for told in missed.into_iter().flatten() {
-            self.cx.emit(CoreEffect::Tell {
-                token,
-                workspace_id: id.clone(),
-                told: Box::new(told),
-            });
+            self.tell(token, id, told);
         }
         is_known
     }
@@ -229,12 +211,13 @@ impl Fleet {
     /// Adds a follower of a conversation's turns. The response is sent when the workspace is
     /// stopped.
     pub(crate) fn follow_turns(&mut self, token: RequestToken, follow: FollowTurns) {
-        match self.workspaces.get_mut(&follow.workspace_id) {
-            Some(workspace) => workspace.watchers.follow(follow.instance_key, token),
-            None => {
-                let error = no_workspace(&follow.workspace_id);
-                self.respond_error(token, error);
-            }
+        let at = InstanceRef {
+            workspace_id: follow.workspace_id,
+            instance_key: follow.instance_key,
+        };
+        let error = no_workspace(&at.workspace_id);
+        if !self.audience_mut().follow(at, token) {
+            self.respond_error(token, error);
         }
     }
 
@@ -245,25 +228,64 @@ impl Fleet {
         token: RequestToken,
         update: WatchUpdate,
     ) {
-        if let Some(workspace) = self.workspaces.get(id) {
-            let told = Box::new(WatchNotification {
-                cursor: workspace.watchers.cursor(),
-                at: self.cx.now().wall,
-                update,
-            });
-            self.cx.emit(CoreEffect::Tell {
-                token,
-                workspace_id: id.clone(),
-                told,
-            });
+        let wall = self.now().wall;
+        if let Some(told) = self.audience_mut().snapshot(id, wall, update) {
+            self.tell(token, id, told);
         }
     }
 
-    /// Removes disconnected watchers.
-    pub(crate) fn forget_watchers(&mut self, gone: &HashSet<RequestToken>) {
-        self.all_watchers.retain(|token| !gone.contains(token));
-        for workspace in self.workspaces.values_mut() {
-            workspace.watchers.forget(gone);
+    /// Puts down in the audit log what was done to a conversation.
+    pub(crate) fn audit(
+        &mut self,
+        at: &InstanceRef,
+        agent: Option<&AgentName>,
+        what: &str,
+        details: Value,
+    ) {
+        let audit = self.audit_record(at, agent, what, details);
+        self.store(audit, LogAuditFailure);
+    }
+
+    /// Audit record of a change to a conversation; the change is already logged.
+    pub(crate) fn audit_record(
+        &mut self,
+        at: &InstanceRef,
+        agent: Option<&AgentName>,
+        what: &str,
+        details: Value,
+    ) -> Audit {
+        let mut record = JsonObject::from_iter([
+            ("at".to_owned(), json!(self.now().wall)),
+            ("event".to_owned(), json!(format!("instance.{what}"))),
+            ("instanceKey".to_owned(), json!(at.instance_key)),
+        ]);
+        if let Value::Object(details) = details {
+            record.extend(details);
         }
+        let fields = record.clone();
+        self.log(LogEvent::info("audit").about(at, agent).all(fields));
+        Audit {
+            workspace_id: at.workspace_id.clone(),
+            record,
+        }
+    }
+
+    /// Puts down in the audit log what was done to a workspace.
+    pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
+        let mut record = JsonObject::from_iter([
+            ("at".to_owned(), json!(self.now().wall)),
+            ("event".to_owned(), json!(format!("workspace.{what}"))),
+        ]);
+        if let Value::Object(details) = details {
+            record.extend(details);
+        }
+        let fields = record.clone();
+        let event = LogEvent::info("audit").with("workspaceId", id.as_str());
+        self.log(event.all(fields));
+        let audit = Audit {
+            workspace_id: id.clone(),
+            record,
+        };
+        self.store(audit, LogAuditFailure);
     }
 }

@@ -129,7 +129,7 @@ impl Fleet {
             attempts,
             at: wall,
         };
-        self.store(op, LogFailure(at.clone()));
+        self.cx.store(op, LogFailure(at.clone()));
     }
 
     /// True if the next event has crashed too many turns.
@@ -171,7 +171,7 @@ impl Fleet {
             event_id,
             reason,
         };
-        self.store(op, parking);
+        self.cx.store(op, parking);
     }
 
     /// Updates the number of an instance's parked events, for `gdn daemon status` (`OBS-6`).
@@ -240,7 +240,7 @@ impl Fleet {
         decision: ParkedEventDecision,
     ) {
         if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         let wall = self.cx.now().wall;
         let (instance, id) = (at.clone(), event_id.clone());
@@ -257,7 +257,7 @@ impl Fleet {
                     event_id: id,
                     at: wall,
                 };
-                self.store(retry, deciding);
+                self.cx.store(retry, deciding);
             }
             ParkedEventDecision::Drop => {
                 let dropped = DropEvent {
@@ -265,7 +265,7 @@ impl Fleet {
                     event_id: id,
                     at: wall,
                 };
-                self.store(dropped, deciding);
+                self.cx.store(dropped, deciding);
             }
         }
     }
@@ -274,7 +274,7 @@ impl Fleet {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
         if let Err(error) = result {
             self.forget_known_parked(at);
-            return self.respond_error(token, control_error(&error));
+            return self.cx.respond_error(token, control_error(&error));
         }
         self.count_parked(at, |count| count.saturating_sub(1));
         if let Some(entry) = self.conversation_entry(at, None) {
@@ -292,7 +292,7 @@ impl Fleet {
             },
         };
         self.announce(&at.workspace_id, event, None);
-        self.respond(token, &EmptyResult {});
+        self.cx.respond(token, &EmptyResult {});
         self.invalidate_queue(at);
     }
 

@@ -28,8 +28,8 @@ impl Fleet {
         }
         self.owners.insert(process, owner.clone());
         let (role, identity) = (owner.role(), self.identity_of(owner));
-        let trace_id = TraceId::from_uuid(self.uuid());
-        self.push(CoreEffect::Spawn(Spawn {
+        let trace_id = TraceId::from_uuid(self.cx.uuid());
+        self.cx.emit(CoreEffect::Spawn(Spawn {
             process,
             role,
             identity,
@@ -69,7 +69,7 @@ impl Fleet {
 
     pub(super) fn send(&mut self, owner: &ProcessOwner, process: ProcessId, message: ToChild) {
         if let Some(to) = self.address_of(owner) {
-            self.push(CoreEffect::Send {
+            self.cx.emit(CoreEffect::Send {
                 process,
                 head: EnvelopeHeader::new(Address::Orchestrator, to),
                 message: Box::new(message),
@@ -318,7 +318,7 @@ impl Fleet {
             return;
         };
         if let Some(process) = self.slot_mut(&owner).and_then(|slot| slot.kill(is_wanted)) {
-            self.push(CoreEffect::Kill { process });
+            self.cx.emit(CoreEffect::Kill { process });
         }
     }
 }

@@ -40,12 +40,12 @@ impl Fleet {
         arrangement: QueueOp,
     ) {
         if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         let wall = self.cx.now().wall;
         if let Some(entry) = self.conversation_mut(&at) {
             if entry.worked_on().any(|id| *id == event_id) {
-                return self.respond_error(token, in_turn(&at, &event_id));
+                return self.cx.respond_error(token, in_turn(&at, &event_id));
             }
             if arrangement == QueueOp::Pause {
                 entry.queue_mut().begin_pausing(event_id.clone());
@@ -63,7 +63,7 @@ impl Fleet {
             event_id,
             arrangement,
         };
-        self.store(arrange, then);
+        self.cx.store(arrange, then);
     }
 
     fn on_arranged(&mut self, arranging: &Arranging, result: Result<QueueOrder, StoreError>) {
@@ -78,7 +78,7 @@ impl Fleet {
                     StoreError::InTurn { .. } => in_turn(at, event_id),
                     error => control_error(&error),
                 };
-                self.respond_error(token, told);
+                self.cx.respond_error(token, told);
                 // The inbox must be read again.
                 self.invalidate_queue(at);
             }
@@ -101,7 +101,7 @@ impl Fleet {
                     },
                 };
                 self.announce(&at.workspace_id, event, None);
-                self.respond(token, &EmptyResult {});
+                self.cx.respond(token, &EmptyResult {});
                 self.advance(at);
             }
         }

@@ -88,7 +88,7 @@ impl Fleet {
             event_id,
             waiter,
         };
-        self.store(look_up, looking_up);
+        self.cx.store(look_up, looking_up);
     }
 
     fn on_reply_looked_up(

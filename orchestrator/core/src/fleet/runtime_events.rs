@@ -187,7 +187,7 @@ impl Fleet {
             instance: at.clone(),
             line,
         };
-        self.store(op, LogFailure(at.clone()));
+        self.cx.store(op, LogFailure(at.clone()));
         let tokens = self.clients_of_turn(at, &event.turn_id);
         if tokens.is_empty() {
             return;
@@ -196,7 +196,7 @@ impl Fleet {
             return;
         };
         for token in tokens {
-            self.push(CoreEffect::Progress {
+            self.cx.emit(CoreEffect::Progress {
                 token,
                 event: written.clone(),
             });

@@ -171,8 +171,8 @@ impl Fleet {
             id: of.event_id.clone(),
             kind: KIND.to_owned(),
             created_at: self.cx.now().wall,
-            trace_id: Some(TraceId::from_uuid(self.uuid())),
-            parent_span_id: Some(SpanId::from_uuid(self.uuid())),
+            trace_id: Some(TraceId::from_uuid(self.cx.uuid())),
+            parent_span_id: Some(SpanId::from_uuid(self.cx.uuid())),
             input: Some(input),
             header: None,
             properties: goondan_protocol::JsonObject::new(),
@@ -195,7 +195,7 @@ impl Fleet {
             event_id: of.event_id.clone(),
         };
         let of = Box::new(of);
-        self.store(look_up, LookingUpRun { instance, of });
+        self.cx.store(look_up, LookingUpRun { instance, of });
     }
 
     fn on_run_looked_up(&mut self, sought: &LookingUpRun, result: Result<EventState, StoreError>) {

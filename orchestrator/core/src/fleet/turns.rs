@@ -93,7 +93,7 @@ impl Fleet {
                 turn_id: turn_id.clone(),
             };
             self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
-            self.push(CoreEffect::SetTrace {
+            self.cx.emit(CoreEffect::SetTrace {
                 process,
                 trace: None,
             });
@@ -162,7 +162,7 @@ impl Fleet {
             self.kill(process, false);
             return None;
         }
-        self.push(CoreEffect::SetTrace {
+        self.cx.emit(CoreEffect::SetTrace {
             process,
             trace: Some(trace),
         });
@@ -223,8 +223,8 @@ impl Fleet {
 
     /// Begins the turn of the next event: after the turn in progress, if that is being committed.
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
-        let turn_id = TurnId::from(self.uuid());
-        let new_trace = TraceId::from_uuid(self.uuid());
+        let turn_id = TurnId::from(self.cx.uuid());
+        let new_trace = TraceId::from_uuid(self.cx.uuid());
         let wall = self.cx.now().wall;
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
@@ -260,7 +260,7 @@ impl Fleet {
             observation,
             at: wall,
         };
-        self.store(
+        self.cx.store(
             begin,
             Beginning {
                 instance,
@@ -396,7 +396,7 @@ impl Fleet {
             also: answered,
             outcome,
         };
-        self.store(complete, completing);
+        self.cx.store(complete, completing);
         self.begin_behind(at, process);
     }
 }

@@ -1,9 +1,9 @@
-//! Watchers of a workspace, and the backlog of events for them.
+//! Clients that watch workspaces, and the backlog of events for them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use goondan_protocol::control::{WatchCursor, WatchUpdate};
-use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::time::Timestamp;
 
@@ -19,7 +19,7 @@ pub struct WatchNotification {
 }
 
 #[derive(Debug)]
-pub(crate) struct Watchers {
+struct Watchers {
     /// Distinguishes these events from those of an earlier opening of the workspace.
     epoch: u64,
     /// Number of events so far.
@@ -32,7 +32,7 @@ pub(crate) struct Watchers {
 
 impl Watchers {
     /// Creates an empty list. Each opening of a workspace has a unique epoch.
-    pub(super) fn new(epoch: u64) -> Self {
+    fn new(epoch: u64) -> Self {
         Self {
             epoch,
             count: 0,
@@ -43,7 +43,7 @@ impl Watchers {
     }
 
     /// Cursor after the latest event.
-    pub(super) fn cursor(&self) -> WatchCursor {
+    fn cursor(&self) -> WatchCursor {
         self.cursor_at(self.count)
     }
 
@@ -55,7 +55,7 @@ impl Watchers {
     }
 
     /// Events after a cursor; `None` if they are no longer available.
-    pub(super) fn since(&self, cursor: WatchCursor) -> Option<Vec<WatchNotification>> {
+    fn since(&self, cursor: WatchCursor) -> Option<Vec<WatchNotification>> {
         let missed = self.count.checked_sub(cursor.count)?;
         let missed = usize::try_from(missed).ok()?;
         let known = self.backlog.len().checked_sub(missed)?;
@@ -74,29 +74,29 @@ impl Watchers {
         Some(told.collect())
     }
 
-    pub(super) fn add(&mut self, token: RequestToken) {
+    fn add(&mut self, token: RequestToken) {
         self.tokens.push(token);
     }
 
     /// Adds a follower of a conversation's turns.
-    pub(super) fn follow(&mut self, key: InstanceKey, token: RequestToken) {
+    fn follow(&mut self, key: InstanceKey, token: RequestToken) {
         self.followers.push((key, token));
     }
 
     /// Followers of a conversation's turns.
-    pub(super) fn followers_of(&self, key: &InstanceKey) -> impl Iterator<Item = RequestToken> {
+    fn followers_of(&self, key: &InstanceKey) -> impl Iterator<Item = RequestToken> {
         let followers = self.followers.iter().filter(move |(of, _)| of == key);
         followers.map(|(_, token)| *token)
     }
 
     /// Removes disconnected watchers and followers.
-    pub(super) fn forget(&mut self, gone: &HashSet<RequestToken>) {
+    fn forget(&mut self, gone: &HashSet<RequestToken>) {
         self.tokens.retain(|token| !gone.contains(token));
         self.followers.retain(|(_, token)| !gone.contains(token));
     }
 
     /// Removes and returns all watchers and followers.
-    pub(crate) fn take_all(&mut self) -> Vec<RequestToken> {
+    fn take_all(&mut self) -> Vec<RequestToken> {
         let mut all = std::mem::take(&mut self.tokens);
         let followers = std::mem::take(&mut self.followers);
         all.extend(followers.into_iter().map(|(_, token)| token));
@@ -104,7 +104,7 @@ impl Watchers {
     }
 
     /// Records an event. Returns the watchers to notify and the notification.
-    pub(super) fn happened(
+    fn happened(
         &mut self,
         at: Timestamp,
         event: LifecycleEvent,
@@ -120,6 +120,111 @@ impl Watchers {
         }
         self.backlog.push_back((at, event));
         told.map(|told| (self.tokens.as_slice(), told))
+    }
+}
+
+/// The clients that watch workspaces: one of them, one of its conversations, or all of them.
+///
+/// Each event of an open workspace reaches each of its watchers exactly once, in order. One that
+/// returns with a cursor gets what it missed, or learns that this is no longer available.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    workspaces: BTreeMap<WorkspaceId, Watchers>,
+    /// Watchers of all workspaces, including later ones.
+    of_all: Vec<RequestToken>,
+}
+
+impl Audience {
+    /// Admits watchers of a workspace. `epoch` counts if it was not open yet.
+    pub(crate) fn open(&mut self, id: &WorkspaceId, epoch: u64) {
+        let watchers = self.workspaces.entry(id.clone());
+        watchers.or_insert_with(|| Watchers::new(epoch));
+    }
+
+    /// Drops a workspace, and returns its watchers and followers.
+    pub(crate) fn close(&mut self, id: &WorkspaceId) -> Vec<RequestToken> {
+        let watchers = self.workspaces.remove(id);
+        watchers.map_or_else(Vec::new, |mut watchers| watchers.take_all())
+    }
+
+    /// Adds a watcher of all workspaces.
+    pub(crate) fn watch_all(&mut self, token: RequestToken) {
+        self.of_all.push(token);
+    }
+
+    /// Adds a watcher. Returns the events after its cursor; `None` if they are no longer
+    /// available.
+    pub(super) fn watch(
+        &mut self,
+        id: &WorkspaceId,
+        token: RequestToken,
+        after: Option<WatchCursor>,
+    ) -> Option<Vec<WatchNotification>> {
+        let watchers = self.workspaces.get_mut(id)?;
+        let missed = after.and_then(|cursor| watchers.since(cursor));
+        watchers.add(token);
+        missed
+    }
+
+    /// Adds a follower of a conversation's turns. False if the workspace is not open.
+    pub(super) fn follow(&mut self, at: InstanceRef, token: RequestToken) -> bool {
+        let watchers = self.workspaces.get_mut(&at.workspace_id);
+        watchers.is_some_and(|watchers| {
+            watchers.follow(at.instance_key, token);
+            true
+        })
+    }
+
+    /// Followers of a conversation's turns.
+    pub(super) fn followers_of(&self, at: &InstanceRef) -> impl Iterator<Item = RequestToken> {
+        let watchers = self.workspaces.get(&at.workspace_id).into_iter();
+        watchers.flat_map(|watchers| watchers.followers_of(&at.instance_key))
+    }
+
+    /// The current state of a workspace, for one watcher; `None` if it is not open.
+    pub(super) fn snapshot(
+        &self,
+        id: &WorkspaceId,
+        at: Timestamp,
+        update: WatchUpdate,
+    ) -> Option<WatchNotification> {
+        let cursor = self.workspaces.get(id)?.cursor();
+        Some(WatchNotification { cursor, at, update })
+    }
+
+    /// Records an event. Returns the notifications, in order.
+    pub(super) fn happened(
+        &mut self,
+        id: &WorkspaceId,
+        at: Timestamp,
+        event: LifecycleEvent,
+    ) -> Vec<(RequestToken, WatchNotification)> {
+        let Some(watchers) = self.workspaces.get_mut(id) else {
+            return Vec::new();
+        };
+        let of_all = (!self.of_all.is_empty()).then(|| event.clone());
+        let mut told = Vec::new();
+        if let Some((tokens, notification)) = watchers.happened(at, event) {
+            told.extend(tokens.iter().map(|token| (*token, notification.clone())));
+        }
+        if let Some(event) = of_all {
+            let notification = WatchNotification {
+                cursor: watchers.cursor(),
+                at,
+                update: WatchUpdate::Event(event),
+            };
+            let tokens = self.of_all.iter();
+            told.extend(tokens.map(|token| (*token, notification.clone())));
+        }
+        told
+    }
+
+    /// Removes disconnected watchers and followers.
+    pub(crate) fn forget(&mut self, gone: &HashSet<RequestToken>) {
+        self.of_all.retain(|token| !gone.contains(token));
+        for watchers in self.workspaces.values_mut() {
+            watchers.forget(gone);
+        }
     }
 }
 

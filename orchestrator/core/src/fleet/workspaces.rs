@@ -62,11 +62,12 @@ impl Fleet {
         sources: &Arc<Sources>,
     ) {
         let id = record.workspace_id.clone();
-        let (_, watch_epoch) = self.uuid().as_u64_pair();
+        let (_, watch_epoch) = self.cx.uuid().as_u64_pair();
+        self.cx.audience_mut().open(&id, watch_epoch);
         let workspace = self.workspaces.entry(id);
         let workspace = workspace.or_insert_with(|| Workspace {
             parked,
-            ..Workspace::new(record.clone(), sources.clone(), watch_epoch)
+            ..Workspace::new(record.clone(), sources.clone())
         });
         workspace.record = record;
         workspace.sources = sources.clone();
@@ -240,8 +241,8 @@ impl Fleet {
             swarm,
         };
         match closing.map(|(id, _)| being_stopped(id)) {
-            Some(error) => self.respond_error(token, error),
-            None => self.push(CoreEffect::LoadWorkspace {
+            Some(error) => self.cx.respond_error(token, error),
+            None => self.cx.emit(CoreEffect::LoadWorkspace {
                 purpose: LoadPurpose::Open { token, settings },
                 workspace_id: None,
                 project_root,
@@ -273,7 +274,7 @@ impl Fleet {
             workspace.may_be_kept = may_be_kept;
         }
         if may_be_kept {
-            self.push(CoreEffect::KeepConfiguration {
+            self.cx.emit(CoreEffect::KeepConfiguration {
                 workspace_id: id.clone(),
                 digest,
                 since: self.cx.now().wall,
@@ -391,7 +392,7 @@ impl Fleet {
     ) {
         if !self.workspaces.contains_key(id) {
             let workspace_id = id.clone();
-            return self.push(CoreEffect::HandOver {
+            return self.cx.emit(CoreEffect::HandOver {
                 workspace_id,
                 to,
                 token,
@@ -420,7 +421,7 @@ impl Fleet {
         if self.workspaces.contains_key(id) {
             self.begin_closing(Some(token), id);
         } else {
-            self.respond_error(token, no_workspace(id));
+            self.cx.respond_error(token, no_workspace(id));
         }
     }
 
@@ -433,7 +434,7 @@ impl Fleet {
         closing.requests.extend(token);
         if std::mem::take(&mut workspace.watching) != FileWatchMode::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
-            self.push(CoreEffect::Watch {
+            self.cx.emit(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });
@@ -560,7 +561,7 @@ impl Fleet {
                         CoreEffect::WriteWorkspace(Box::new(workspace.record.clone()))
                     }
                 };
-                self.push(ended);
+                self.cx.emit(ended);
             }
             for instance_key in held.into_keys() {
                 let workspace_id = id.clone();
@@ -569,7 +570,7 @@ impl Fleet {
                     instance_key,
                 };
                 let then = LogFailure(instance.clone());
-                self.store(Close { instance }, then);
+                self.cx.store(Close { instance }, then);
             }
         }
     }

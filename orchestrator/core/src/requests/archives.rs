@@ -40,7 +40,7 @@ impl Core {
             skip_damaged: request.skip_damaged,
             at: self.fleet.now().wall,
         };
-        self.fleet.store(export, Exporting { instance, token });
+        self.fleet.cx().store(export, Exporting { instance, token });
     }
 
     fn on_exported(&mut self, exporting: &Exporting, result: Result<Box<ExportPart>, StoreError>) {
@@ -90,7 +90,7 @@ impl Core {
             agent,
             token,
         };
-        self.fleet.store(import, importing);
+        self.fleet.cx().store(import, importing);
     }
 
     fn check_import(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), ControlError> {

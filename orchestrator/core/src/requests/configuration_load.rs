@@ -220,10 +220,10 @@ impl Core {
             error: result.as_ref().err().map(|error| error.message.clone()),
         };
         self.fleet.announce(id, stopped, None);
-        let Some(mut workspace) = self.fleet.forget_workspace(id) else {
+        let Some(workspace) = self.fleet.forget_workspace(id) else {
             return;
         };
-        for token in workspace.watchers.take_all() {
+        for token in self.fleet.cx().audience_mut().close(id) {
             self.fleet.respond(token, &EmptyResult {});
         }
         self.calls.forget_calls_of(id);

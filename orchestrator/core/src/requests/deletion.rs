@@ -52,7 +52,7 @@ impl Core {
         let delete = Delete {
             instance: at.clone(),
         };
-        self.fleet.store(delete, Deleting { instance });
+        self.fleet.cx().store(delete, Deleting { instance });
     }
 
     fn on_deleted(&mut self, deleting: &Deleting, result: Result<RemoveResult, StoreError>) {

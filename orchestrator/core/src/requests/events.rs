@@ -102,7 +102,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Events { token, request };
-        self.fleet.push(CoreEffect::ListMetadata {
+        self.fleet.cx().emit(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });
@@ -160,6 +160,7 @@ impl Core {
                 instance: instance.clone(),
             };
             self.fleet
+                .cx()
                 .store(inspect, InspectingEvents { instance, token });
         }
         self.finish_event_listing(token);

@@ -137,7 +137,7 @@ impl Core {
             Ok(workspace) => {
                 let project_root = workspace.record.project_root.clone();
                 let at = self.fleet.now().wall;
-                self.fleet.push(CoreEffect::Proposals {
+                self.fleet.cx().emit(CoreEffect::Proposals {
                     at,
                     project_root,
                     work,
@@ -179,7 +179,7 @@ impl Core {
         result: Result<serde_json::Value, ControlError>,
     ) {
         match asker {
-            ProposalRequester::Client(token) => self.fleet.push(CoreEffect::Respond {
+            ProposalRequester::Client(token) => self.fleet.cx().emit(CoreEffect::Respond {
                 token: *token,
                 result,
             }),

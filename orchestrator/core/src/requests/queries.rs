@@ -27,7 +27,7 @@ impl Core {
     pub(super) fn watch_workspace(&mut self, token: RequestToken, watch: &WatchWorkspace) {
         let Some(id) = &watch.workspace_id else {
             return match watch.after {
-                None => self.fleet.watch_all(token),
+                None => self.fleet.cx().audience_mut().watch_all(token),
                 Some(_) => {
                     let text = "`after` is a position in the events of one workspace";
                     let error = ControlError::new(ErrorCode::InvalidRequest, text);
@@ -38,7 +38,7 @@ impl Core {
         if let Err(error) = self.fleet.workspace(id) {
             return self.fleet.respond_error(token, error);
         }
-        if self.fleet.watch(id, token, watch.after) {
+        if self.fleet.cx().watch(id, token, watch.after) {
             return;
         }
         let Some(workspace) = self.fleet.workspace_info(&self.calls, id) else {
@@ -59,7 +59,7 @@ impl Core {
                 more: list.after.is_some(),
             });
             let update = WatchUpdate::Snapshot(snapshot);
-            self.fleet.tell_snapshot(id, token, update);
+            self.fleet.cx().tell_snapshot(id, token, update);
             if list.after.is_none() {
                 return;
             }
@@ -91,7 +91,7 @@ impl Core {
         };
         let page = request;
         let read = ReadRequest::Audit { logs, page };
-        self.fleet.push(CoreEffect::Read { token, read });
+        self.fleet.cx().emit(CoreEffect::Read { token, read });
     }
 
     pub(super) fn read_trace(&mut self, token: RequestToken, request: PageTrace) {
@@ -99,7 +99,7 @@ impl Core {
             return self.fleet.respond_error(token, error);
         }
         let read = ReadRequest::Trace(request);
-        self.fleet.push(CoreEffect::Read { token, read });
+        self.fleet.cx().emit(CoreEffect::Read { token, read });
     }
 
     pub(super) fn list_waiting_changesets(
@@ -110,7 +110,7 @@ impl Core {
         match self.fleet.workspace(&list.workspace_id) {
             Ok(_) => {
                 let read = ReadRequest::WaitingChangesets(list);
-                self.fleet.push(CoreEffect::Read { token, read });
+                self.fleet.cx().emit(CoreEffect::Read { token, read });
             }
             Err(error) => self.fleet.respond_error(token, error),
         }
@@ -130,14 +130,16 @@ impl Core {
             offset: request.offset,
             busy,
         };
-        self.fleet.push(CoreEffect::Read { token, read });
+        self.fleet.cx().emit(CoreEffect::Read { token, read });
     }
 
     /// Reports the core's current samples to a reader of metrics.
     pub(crate) fn tell_metrics(&mut self, reader: MetricsReader) {
         let mut samples = self.fleet.samples(&self.calls);
         samples.extend(self.calls.samples(&self.fleet));
-        self.fleet.push(CoreEffect::TellMetrics { reader, samples });
+        self.fleet
+            .cx()
+            .emit(CoreEffect::TellMetrics { reader, samples });
     }
 
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
@@ -154,7 +156,7 @@ impl Core {
                     workspaces,
                     page: request,
                 };
-                self.fleet.push(CoreEffect::Read { token, read });
+                self.fleet.cx().emit(CoreEffect::Read { token, read });
             }
             Err(error) => self.fleet.respond_error(token, error),
         }

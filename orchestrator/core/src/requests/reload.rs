@@ -64,7 +64,7 @@ impl Core {
         };
         let project_root = workspace.record.project_root.clone();
         let workspace_id = Some(id.clone());
-        self.fleet.push(CoreEffect::LoadWorkspace {
+        self.fleet.cx().emit(CoreEffect::LoadWorkspace {
             purpose,
             workspace_id,
             project_root,
@@ -83,14 +83,14 @@ impl Core {
         let workspace_id = id.clone();
         if workspace.record.watch && workspace.closing.is_none() {
             let sources = Some(sources);
-            self.fleet.push(CoreEffect::Watch {
+            self.fleet.cx().emit(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });
         } else if workspace.watching != FileWatchMode::Off {
             workspace.watching = FileWatchMode::Off;
             let sources = None;
-            self.fleet.push(CoreEffect::Watch {
+            self.fleet.cx().emit(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });

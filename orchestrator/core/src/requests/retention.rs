@@ -61,7 +61,7 @@ impl Core {
         }
         for workspace_id in listed {
             let purpose = ListPurpose::Policy;
-            self.fleet.push(CoreEffect::ListMetadata {
+            self.fleet.cx().emit(CoreEffect::ListMetadata {
                 purpose,
                 workspace_id,
             });
@@ -83,7 +83,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Prune { token, request };
-        self.fleet.push(CoreEffect::ListMetadata {
+        self.fleet.cx().emit(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });

@@ -44,7 +44,7 @@ continuation! {
 
 impl Core {
     fn joint(&mut self, work: JointWork) {
-        self.fleet.push(CoreEffect::Joint(Box::new(work)));
+        self.fleet.cx().emit(CoreEffect::Joint(Box::new(work)));
     }
 
     pub(super) fn checkpoint_instance(&mut self, token: RequestToken, request: CheckpointInstance) {
@@ -150,7 +150,7 @@ impl Core {
         let pin = PinConversation {
             instance: instance.clone(),
         };
-        self.fleet.store(pin, Pinning { instance, hold });
+        self.fleet.cx().store(pin, Pinning { instance, hold });
     }
 
     fn on_pinned(&mut self, pinning: Pinning, result: Result<Pins, StoreError>) {
@@ -207,7 +207,9 @@ impl Core {
                     };
                     if self.fleet.held_for(&at, hold).is_some() {
                         let instance = at;
-                        self.fleet.store(finish, FinishingRewind { instance, hold });
+                        self.fleet
+                            .cx()
+                            .store(finish, FinishingRewind { instance, hold });
                     }
                 }
                 Err(failed) => self.on_not_taken_back(at, hold, failed),
@@ -270,7 +272,7 @@ impl Core {
             note: note.clone(),
         };
         let instance = at;
-        self.fleet.store(
+        self.fleet.cx().store(
             begin,
             BeginningRewind {
                 instance,
@@ -304,7 +306,7 @@ impl Core {
                 hold,
                 error,
             };
-            return self.fleet.store(abandon, abandoning);
+            return self.fleet.cx().store(abandon, abandoning);
         }
         self.unfinished(&at, hold, failed.error);
     }

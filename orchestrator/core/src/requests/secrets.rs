@@ -17,7 +17,9 @@ const SECRET_DENIED: &str = "workspace may no longer use a secret";
 impl Core {
     pub(super) fn use_secrets(&mut self, token: RequestToken, work: SecretWork) {
         let at = self.fleet.now().wall;
-        self.fleet.push(CoreEffect::Secrets { token, at, work });
+        self.fleet
+            .cx()
+            .emit(CoreEffect::Secrets { token, at, work });
     }
 
     fn note_allowed(&mut self, id: &WorkspaceId, secret: &SecretName) {

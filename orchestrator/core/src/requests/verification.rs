@@ -79,7 +79,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Verify { token, request };
-        self.fleet.push(CoreEffect::ListMetadata {
+        self.fleet.cx().emit(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });
@@ -124,6 +124,7 @@ impl Core {
                 repair,
             };
             self.fleet
+                .cx()
                 .store(op, OwnFilesVerification { token, repaired });
             let work = ProposalWork::Verify(VerifySandboxes {
                 workspace_id: request.workspace_id.clone(),
@@ -147,7 +148,7 @@ impl Core {
                 token,
                 is_repair,
             };
-            self.fleet.store(op, verifying);
+            self.fleet.cx().store(op, verifying);
         }
         self.finish_verification(token);
     }
@@ -164,6 +165,7 @@ impl Core {
         let repaired = None;
         let op = VerifyRootFiles { repair };
         self.fleet
+            .cx()
             .store(op, OwnFilesVerification { token, repaired });
         self.use_secrets(token, SecretWork::Verify { repair });
     }
@@ -211,6 +213,7 @@ impl Core {
         {
             let known: Vec<&str> = found.findings.iter().map(|f| f.problem.as_str()).collect();
             self.fleet
+                .cx()
                 .audit_workspace(&id, "acknowledged", json!({ "findings": known }));
         }
         self.take_verified(token, None, found);

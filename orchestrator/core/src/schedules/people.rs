@@ -77,7 +77,7 @@ impl Schedules {
         (at, agent): (&InstanceRef, AgentName),
         create: CreateSchedule,
     ) {
-        let request = create.event_id.unwrap_or_else(|| fleet.uuid().into());
+        let request = create.event_id.unwrap_or_else(|| fleet.cx().uuid().into());
         let created = id_of(&request).and_then(|schedule_id| {
             let new = NewSchedule {
                 schedule_id,

@@ -232,12 +232,12 @@ impl World {
         let Core {
             fleet, schedules, ..
         } = &mut self.core;
-        fleet.begin(ClockTime {
+        fleet.cx().begin(ClockTime {
             mono_ms: self.mono_ms,
             wall: self.now,
         });
         let result = schedules.create(fleet, &requester(n), creator(), asked);
-        let effects = fleet.take_effects();
+        let effects = fleet.cx().take_effects();
         self.take(effects);
         result
     }

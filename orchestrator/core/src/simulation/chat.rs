@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalsFollow};
-use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::decision::DecisionsFollow;
+use goondan_protocol::ids::{ApprovalId, DecisionId};
 
 /// Button presses of one process that wait for a verdict, by request: the call, the decision and
 /// the user.
@@ -15,9 +16,9 @@ pub(super) struct Chat(BTreeSet<ApprovalId>);
 
 impl Chat {
     /// First message of a process of the connection.
-    pub(super) fn follow(&self) -> ApprovalsFollow {
-        let known = self.0.iter().cloned().collect();
-        ApprovalsFollow { known }
+    pub(super) fn follow(&self) -> DecisionsFollow {
+        let known = self.0.iter().map(DecisionId::from).collect();
+        DecisionsFollow { known }
     }
 
     pub(super) fn shown(&self) -> Vec<ApprovalId> {

@@ -11,6 +11,7 @@ use goondan_protocol::agents::{
 use goondan_protocol::control::{
     ControlError, CreateTask, DiffProposal, ErrorCode, ListTasks, SandboxRef, TaskInfo,
 };
+use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::{EventId, InvalidId};
 use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
@@ -315,6 +316,20 @@ impl Tasks {
         match asker {
             TaskRequester::Client(token) => fleet.respond_error(*token, error),
             TaskRequester::Agent(requester) => fleet.answer_agent(requester, told_refusal(error)),
+            TaskRequester::Chat(chat) => {
+                let mut message = error.message;
+                if let Some(hint) = chat.hint {
+                    message.push_str("; ");
+                    message.push_str(hint);
+                }
+                let verdict = match error.code {
+                    ErrorCode::TaskRefused | ErrorCode::TaskNotFound => {
+                        DecisionVerdict::NotAllowed { message }
+                    }
+                    _ => DecisionVerdict::NotNow { message },
+                };
+                fleet.answer_press(chat.process, chat.request_id, verdict);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use goondan_protocol::control::{TaskHistoryLine, TaskInfo};
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::task::{DeliveredBranch, TaskDelivery, TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
+use goondan_tasks::decisions::ChatDecision;
 use goondan_tasks::fact::{HistoryEntry, Notification, TaskEvent};
 use goondan_tasks::limits::RECENT_FACTS;
 use goondan_tasks::machine::{AgentProfile, InputRefusal, Task, TaskEffect, TaskInput};
@@ -19,7 +20,7 @@ use super::conversation_runs::ConversationTurnRun;
 use crate::exchange::tasks::DiskMeasurement;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
-use crate::{ClockTime, RequestToken};
+use crate::{ClockTime, ProcessId, RequestToken};
 
 /// Caller that waits for the result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,18 @@ pub(super) enum TaskRequester {
     Client(RequestToken),
     /// A tool call of an agent.
     Agent(Requester),
+    /// A person in a chat.
+    Chat(ChatRequester),
+}
+
+/// A person's answer in a chat, and the connection that waits for its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChatRequester {
+    pub(super) process: ProcessId,
+    pub(super) request_id: Option<u64>,
+    pub(super) decision: ChatDecision,
+    /// Advice for an answer that the task refuses.
+    pub(super) hint: Option<&'static str>,
 }
 
 impl From<RequestToken> for TaskRequester {
@@ -78,6 +91,8 @@ pub(super) struct DurableBatch {
     pub(super) changed: Option<(TaskStatus, Option<String>)>,
     /// True if tokens or money were spent.
     pub(super) has_spent: bool,
+    /// True if open points, which chats show, may have changed.
+    pub(super) has_points: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -397,7 +412,15 @@ impl TaskEntry {
             Body::New(..) => return Err(InputFailure::Busy("it is being created")),
             Body::Leaving(_) => return Err(InputFailure::Busy("it is being removed")),
         };
-        let mut output = task.handle(input, now).map_err(InputFailure::Refused)?;
+        let output = match decision.as_ref().map(|decision| &decision.asker) {
+            Some(TaskRequester::Chat(chat)) => {
+                task.handle_in_chat(input, chat.decision.clone(), now)
+            }
+            Some(TaskRequester::Client(_) | TaskRequester::Agent(_)) | None => {
+                task.handle(input, now)
+            }
+        };
+        let mut output = output.map_err(InputFailure::Refused)?;
         let facts = output.facts.iter();
         let told = facts.flat_map(|happened| told(task.state(), &happened.fact));
         let told: Vec<Notification> = told.collect();
@@ -452,10 +475,12 @@ impl TaskEntry {
         let mut facts = batch.facts.iter();
         let has_spent =
             facts.any(|happened| matches!(happened.fact, TaskEvent::UsageRecorded { .. }));
+        let has_points = batch.facts.iter().any(HistoryEntry::is_about_point);
         Some(DurableBatch {
             batch,
             changed,
             has_spent,
+            has_points,
         })
     }
 

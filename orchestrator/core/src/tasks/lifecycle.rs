@@ -59,6 +59,7 @@ impl Tasks {
         for at in opened {
             self.take_up(fleet, &at);
         }
+        fleet.note_decisions(id);
         for (token, call) in held {
             self.on_request(fleet, token, call);
         }
@@ -74,6 +75,7 @@ impl Tasks {
             entry.reloaded(found.result, now);
             self.take_up(fleet, &at);
             self.end_logs(fleet, &at);
+            fleet.note_decisions(id);
         }
     }
 

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::Tasks;
 use super::entry::{PendingDelivery, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::runs::is_ending;
+use crate::LogEvent;
 use crate::bus::queue::Message;
 use crate::exchange::tasks::{SandboxOperation, SandboxStep};
 use crate::exchange::{
@@ -31,7 +32,6 @@ use crate::exchange::{
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
-use crate::{LogEvent, RequestToken};
 
 /// The sandbox of a task: that of its agent in the run with the task's id.
 fn sandbox_ref(task: &TaskId, agent: &AgentName) -> Option<SandboxRef> {
@@ -250,12 +250,13 @@ impl Tasks {
     pub(super) fn approve(
         &mut self,
         fleet: &mut Fleet,
-        token: RequestToken,
+        asker: TaskRequester,
         at: &TaskRef,
         phase: u32,
         approval: &ApproveTask,
     ) {
-        let decision = PendingTaskRequest::new(token, format!("approve phase {phase}"));
+        let what = what_by(&asker, format!("approve phase {phase}"));
+        let decision = PendingTaskRequest::new(asker, what);
         let state = self.entry(at).and_then(TaskEntry::state);
         let proposal = state.and_then(|state| state.to_deliver(phase));
         let of = state.and_then(sandbox_of);
@@ -300,12 +301,13 @@ impl Tasks {
     pub(super) fn rework(
         &mut self,
         fleet: &mut Fleet,
-        token: RequestToken,
+        asker: TaskRequester,
         at: &TaskRef,
         phase: u32,
         text: String,
     ) {
-        let decision = PendingTaskRequest::new(token, format!("rework phase {phase}"));
+        let what = what_by(&asker, format!("rework phase {phase}"));
+        let decision = PendingTaskRequest::new(asker, what);
         let entry = self.entry(at).filter(|it| it.may_rework(phase, &text));
         let state = entry.and_then(TaskEntry::state);
         let Some((of, round)) = state.and_then(|state| Some((sandbox_of(state)?, state.runs())))
@@ -482,6 +484,14 @@ impl Tasks {
                 _ => {}
             },
         }
+    }
+}
+
+/// Description of a decision for the audit log, with the person if a chat reports one.
+pub(super) fn what_by(asker: &TaskRequester, what: String) -> String {
+    match asker {
+        TaskRequester::Chat(chat) => format!("{what}, by {}", chat.decision.by),
+        TaskRequester::Client(_) | TaskRequester::Agent(_) => what,
     }
 }
 

@@ -195,13 +195,13 @@ impl Tasks {
                 let Some(phase) = approve.phase.or(review).or(stopped) else {
                     return fleet.respond_error(token, nothing_to_review(at));
                 };
-                return self.approve(fleet, token, at, phase, &approve);
+                return self.approve(fleet, token.into(), at, phase, &approve);
             }
             Call::ReworkTask(rework) => {
                 let Some(phase) = rework.phase.or(review) else {
                     return fleet.respond_error(token, nothing_to_review(at));
                 };
-                return self.rework(fleet, token, at, phase, rework.text);
+                return self.rework(fleet, token.into(), at, phase, rework.text);
             }
             Call::SendTask(send) => {
                 let id = send.message_id.map(|id| id.to_string());
@@ -352,7 +352,7 @@ impl Tasks {
         let id = create.workspace_id;
         let worker = worker_for(fleet, &id, create.agent.as_ref())?;
         let fallbacks = fallbacks_for(fleet, &id, &worker, create.fallbacks)?;
-        let random = fleet.uuid();
+        let random = fleet.cx().uuid();
         let space = self.spaces.entry(id.clone()).or_default();
         has_room(&id, space)?;
         let is_taken = |task: &TaskId| space.entries.contains_key(task);
@@ -550,6 +550,7 @@ impl Tasks {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
+            fleet.note_decisions(&at.workspace_id);
             self.forget_notifications(|other| other == at);
             self.forget_conversations(fleet, at, conversations);
             let what = match reply {

@@ -3,6 +3,7 @@
 use goondan_protocol::control::{
     BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo, TasksPage,
 };
+use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::state::State;
@@ -21,6 +22,11 @@ impl Tasks {
         let token = match asker {
             TaskRequester::Client(token) => *token,
             TaskRequester::Agent(requester) => return self.tell_agent(fleet, requester, at),
+            TaskRequester::Chat(chat) => {
+                let how = chat.decision.how.clone();
+                let verdict = DecisionVerdict::Decided { how };
+                return fleet.answer_press(chat.process, chat.request_id, verdict);
+            }
         };
         match self.entry(at).and_then(|entry| info_of(fleet, at, entry)) {
             Some(info) => fleet.respond(token, &info),

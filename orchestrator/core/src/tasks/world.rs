@@ -94,6 +94,8 @@ pub(super) struct World {
     /// The process of the connection, if there is one.
     pub(super) connector: Option<ProcessId>,
     pub(super) calls: Vec<CallOrder>,
+    /// Messages to the connection about decisions.
+    pub(super) chat: Vec<ToConnector>,
     /// The ledger of the workspace.
     pub(super) ledger: Vec<LedgerEntry>,
     /// True if writes to the ledger are neither executed nor answered.
@@ -222,6 +224,16 @@ impl World {
         Self::with(bundle)
     }
 
+    /// With a connection that shows decisions to the users 5 and 7.
+    pub(super) fn asking() -> Self {
+        let mut bundle = bundle();
+        let mut ops = connection();
+        let approvals = json!({"chat": -1, "users": [5, 7]});
+        ops.config.insert("approvals".to_owned(), approvals);
+        bundle.connections.insert(ops.name.clone(), ops);
+        Self::with(bundle)
+    }
+
     pub(super) fn budgeted(budgets: Vec<Budget>) -> Self {
         Self::with(ProjectConfig {
             budgets,
@@ -256,6 +268,7 @@ impl World {
             audited: Vec::new(),
             connector: None,
             calls: Vec::new(),
+            chat: Vec::new(),
             ledger: Vec::new(),
             is_ledger_stuck: false,
             next_token: 0,
@@ -417,6 +430,11 @@ impl World {
         let message = match message {
             ToChild::Task(message) => message,
             ToChild::Connector(ToConnector::Call(order)) => return self.calls.push(*order),
+            ToChild::Connector(
+                message @ (ToConnector::DecisionShow(_)
+                | ToConnector::DecisionClosed(_)
+                | ToConnector::DecisionVerdict(_)),
+            ) => return self.chat.push(message),
             ToChild::Connector(_) => return,
             ToChild::Agent(message) => panic!("{message:?}"),
         };

@@ -104,7 +104,7 @@ impl NotificationTrigger {
 }
 
 /// Describes the proposal for the reviewer; empty for a task without a source.
-fn proposed(state: &State) -> String {
+pub(crate) fn proposed(state: &State) -> String {
     let proposing = &state.proposing;
     let mut text = String::new();
     if let Some(problem) = proposing.problem() {

@@ -975,3 +975,63 @@ fn task_7_oversized_or_empty_task_is_rejected() {
         assert_eq!(made(change), Err(InputRefusal::BadTask));
     }
 }
+
+#[test]
+fn need_2_chat_decision_is_recorded_with_its_person() {
+    use crate::decisions::{ChatDecision, OpenPointKind};
+
+    let mut task = TaskDriver::running(1);
+    task.tells(question("Which?", true));
+    task.tells(dependency("API_KEY"));
+    let points = task.task.state().open_points();
+    let [point] = points.as_slice() else {
+        panic!("a secret is not for a chat: {points:?}");
+    };
+    assert_eq!(point.key, "q-0001");
+    let now = Timestamp::from_unix_millis(task.now);
+    let decide = |task: &mut Task, text: &str| {
+        let decision = ChatDecision::answered("q-0001", "telegram:5".to_owned(), text);
+        task.handle_in_chat(answer("q-0001", text), decision, now)
+    };
+    let before = task.task.clone();
+    decide(&mut task.task, "c").unwrap_err();
+    assert_eq!(task.task, before, "a refused input changes nothing");
+    let output = decide(&mut task.task, "a").unwrap();
+    let facts: Vec<&TaskEvent> = output.facts.iter().map(|entry| &entry.fact).collect();
+    assert!(
+        matches!(
+            facts[..],
+            [
+                TaskEvent::QuestionAnswered { .. },
+                ..,
+                TaskEvent::DecisionMade { .. }
+            ]
+        ),
+        "{facts:?}"
+    );
+    let outcome = |task: &Task| task.state().outcome_of("q-0001");
+    let how = Some("answered by telegram:5: a".to_owned());
+    assert_eq!(outcome(&task.task), how);
+    decide(&mut task.task, "b").unwrap_err();
+    assert_eq!(outcome(&task.task), how);
+
+    // Each review of a phase is another point.
+    let mut task = TaskDriver::running(1);
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        task.tells(complete(1));
+        task.ends_well();
+        let points = task.task.state().open_points();
+        assert!(matches!(
+            points[0].what,
+            OpenPointKind::Review { phase: 1, .. }
+        ));
+        keys.push(points[0].key.clone());
+        task.does(TaskInput::Rework {
+            comments: Vec::new(),
+            phase: 1,
+            text: "Shorter.".to_owned(),
+        });
+    }
+    assert_ne!(keys[0], keys[1]);
+}

@@ -9,6 +9,9 @@ use crate::event::{Reset, WallClock};
 /// Larger numbers are times in milliseconds instead of seconds.
 const SECONDS_MAX: i64 = 100_000_000_000;
 
+/// Digits of a time in seconds.
+const TIME_DIGITS: usize = 10;
+
 /// A time in seconds since 1970, or in milliseconds.
 pub(super) fn time_of(number: i64) -> Timestamp {
     let is_seconds = number < SECONDS_MAX;
@@ -22,7 +25,7 @@ pub(super) fn time_of(number: i64) -> Timestamp {
 
 /// Parses the end of the reported rate limit; none if the message reports no limit.
 pub(super) fn reset_of(text: &str) -> Option<Reset> {
-    const MARKS: [&str; 7] = [
+    const MARKS: [&str; 12] = [
         "usage limit",
         "usage_limit_reached",
         "rate limit",
@@ -30,28 +33,49 @@ pub(super) fn reset_of(text: &str) -> Option<Reset> {
         "hit your limit",
         "limit reached|",
         "too many requests",
+        "5-hour limit",
+        "session limit",
+        "weekly limit",
+        "quota exceeded",
+        "resource_exhausted",
+    ];
+    const RESETS: [&str; 4] = ["resets in ", "reset in ", "resets after ", "reset after "];
+    const RETRIES: [&str; 4] = [
+        "try again in ",
+        "try again after ",
+        "retry in ",
+        "retry after ",
     ];
     let lower = text.to_lowercase();
     let clock = clock_of(text);
     let is_marked = MARKS.iter().any(|mark| lower.contains(mark));
     // The words of programs change; a limit or usage with its end is a usage limit in all of them.
-    let has_end = clock.is_some() || span_after(&lower, "resets in ").is_some();
+    let reset_span = RESETS.iter().find_map(|mark| span_after(&lower, mark));
+    let has_end = clock.is_some() || reset_span.is_some();
     let is_about_usage = ["limit", "usage", "quota"]
         .iter()
         .any(|word| lower.contains(word));
     if !(is_marked || has_end && is_about_usage) {
         return None;
     }
-    let at =
-        number_after(&lower, "limit reached|").or_else(|| number_after(&lower, "\"resets_at\":"));
+    let at = time_after_bar(&lower).or_else(|| number_after(&lower, "\"resets_at\":"));
     let after =
         || number_after(&lower, "\"resets_in_seconds\":").and_then(|n| u64::try_from(n).ok());
     let found = at.map(|at| Reset::At(time_of(at)));
     let found = found.or_else(|| after().map(|seconds| Reset::After(Duration::from_secs(seconds))));
-    let spans = ["try again in ", "resets in ", "reset in "];
-    let span = spans.iter().find_map(|mark| span_after(&lower, mark));
+    let retry_span = || RETRIES.iter().find_map(|mark| span_after(&lower, mark));
+    let span = retry_span().or(reset_span);
     let found = found.or(span.map(Reset::After));
     Some(found.or(clock.map(Reset::Clock)).unwrap_or(Reset::Unknown))
+}
+
+/// Parses the time that ends a message of an older program: `limit reached|1755806400`.
+fn time_after_bar(text: &str) -> Option<i64> {
+    let mut parts = text.split('|').skip(1).filter_map(|rest| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok().filter(|_| digits.len() >= TIME_DIGITS)
+    });
+    parts.next()
 }
 
 fn number_after(text: &str, mark: &str) -> Option<i64> {
@@ -73,10 +97,11 @@ fn span_after(text: &str, mark: &str) -> Option<Duration> {
             continue;
         }
         let unit: u64 = match word.as_str() {
+            "w" | "week" | "weeks" => 7 * 24 * 60 * 60,
             "d" | "day" | "days" => 24 * 60 * 60,
-            "h" | "hour" | "hours" => 60 * 60,
-            "m" | "min" | "minute" | "minutes" => 60,
-            "s" | "second" | "seconds" => 1,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 60 * 60,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1,
             "and" => continue,
             _ => break,
         };
@@ -90,13 +115,16 @@ fn span_after(text: &str, mark: &str) -> Option<Duration> {
 /// Parses the time at which a limit ends: `resets 3pm (Europe/Berlin)`, `try again at 15:05`, `resets
 /// Nov 30 at 10am`.
 fn clock_of(text: &str) -> Option<WallClock> {
-    const MARKS: [&str; 6] = [
+    const MARKS: [&str; 9] = [
         "resets at ",
         "resets on ",
         "resets ",
         "reset at ",
         "reset on ",
         "try again at ",
+        "try again on ",
+        "try again after ",
+        "available again at ",
     ];
     // Only ASCII changes, so that positions stay.
     let lower = text.to_ascii_lowercase();
@@ -116,19 +144,33 @@ fn wall_clock(text: &str) -> Option<WallClock> {
         None => (text, None),
     };
     let lower = time.to_lowercase();
+    let lower = lower.replace("a.m.", "am").replace("p.m.", "pm");
     let words = words(&lower);
     let mut words = words.iter().map(String::as_str).peekable();
+    // Without a date, the next time of the clock counts.
+    while words.next_if(|word| is_near_day(word)).is_some() {}
     let number = |word: &str| word.parse::<i8>().ok();
-    let month = words.peek().and_then(|word| {
+    let month_of = |word: &str| {
         let found = MONTHS.iter().position(|month| word.starts_with(month))?;
         i8::try_from(found + 1).ok()
-    });
+    };
     let mut date = None;
-    if let Some(month) = month {
+    if let Some(month) = words.peek().copied().and_then(month_of) {
         words.next();
         date = Some((month, words.next().and_then(number)?));
+    } else {
+        // The day first: `6 September 2026`, `10 de jul. de 2026`.
+        let mut ahead = words.clone();
+        let day = ahead.next().and_then(number);
+        while ahead.next_if(|word| is_beside_day(word)).is_some() {}
+        if let (Some(day), Some(month)) = (day, ahead.next().and_then(month_of)) {
+            date = Some((month, day));
+            words = ahead;
+        }
+    }
+    if date.is_some() {
         while words
-            .next_if(|word| matches!(*word, "st" | "nd" | "rd" | "th" | "at") || word.len() == 4)
+            .next_if(|word| is_beside_day(word) || *word == "at" || word.len() == 4)
             .is_some()
         {}
     }
@@ -158,6 +200,17 @@ fn wall_clock(text: &str) -> Option<WallClock> {
         date,
         zone: zone.map(|zone| zone.trim().to_owned()),
     })
+}
+
+fn is_beside_day(word: &str) -> bool {
+    matches!(word, "st" | "nd" | "rd" | "th" | "of" | "de")
+}
+
+fn is_near_day(word: &str) -> bool {
+    const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    matches!(word, "today" | "tomorrow" | "on" | "at")
+        || word.ends_with("day") && DAYS.iter().any(|day| word.starts_with(day))
+        || DAYS.contains(&word)
 }
 
 /// Runs of digits and runs of letters.
@@ -221,6 +274,42 @@ mod tests {
                 clock(9, 7, Some((12, 1)), None),
             ),
             ("limit reached, resets 15:05", clock(15, 5, None, None)),
+            (
+                "You've hit your session limit · resets 3:20am (Asia/Calcutta)",
+                clock(3, 20, None, Some("Asia/Calcutta")),
+            ),
+            (
+                "Weekly limit reached · resets 10am (Asia/Seoul) · /upgrade to Max or turn on /extra-usage",
+                clock(10, 0, None, Some("Asia/Seoul")),
+            ),
+            (
+                "Claude usage limit reached. Your limit will reset at 1pm (Etc/GMT+5).",
+                clock(13, 0, None, Some("Etc/GMT+5")),
+            ),
+            (
+                "You’ve hit your limit for Claude messages. Limits will reset at 9:30\u{202f}AM.",
+                clock(9, 30, None, None),
+            ),
+            (
+                "You have reached the usage limit. Upgrade or try again after September 6, 2026, 11:15.",
+                clock(11, 15, Some((9, 6)), None),
+            ),
+            (
+                "You've hit your usage limit, or try again at Aug 20, 2026, 7:38 AM",
+                clock(7, 38, Some((8, 20)), None),
+            ),
+            (
+                "You've hit your usage limit, or try again at 10 de jul. de 2026, 11:52.",
+                clock(11, 52, Some((7, 10)), None),
+            ),
+            (
+                "usage limit; it resets on 6th of September at 8 p.m.",
+                clock(20, 0, Some((9, 6)), None),
+            ),
+            (
+                "Weekly limit reached, resets Monday at 9am",
+                clock(9, 0, None, None),
+            ),
             ("Connection reset at 3 of 5 packages; usage: x", None),
             ("the counter resets 5 times, see usage", None),
             ("limit: it resets quickly", None),
@@ -237,6 +326,10 @@ mod tests {
             reset_of("Claude AI usage limit reached|1755806400"),
             at(1_755_806_400)
         );
+        assert_eq!(
+            reset_of("Claude AI usage limit reached and won't reset|1766502000"),
+            at(1_766_502_000)
+        );
         let codex =
             r#"{"type":"usage_limit_reached","resets_at":1788879437,"resets_in_seconds":9568}"#;
         assert_eq!(reset_of(codex), at(1_788_879_437));
@@ -250,7 +343,25 @@ mod tests {
             reset_of("Rate limit reached. Please try again in 20s."),
             after(20)
         );
+        assert_eq!(
+            reset_of("Your quota will reset after 3h20m15s."),
+            after(3 * 3600 + 20 * 60 + 15)
+        );
+        assert_eq!(
+            reset_of("You've hit your usage limit, or try again in 5 days 22 hours 11\nminutes."),
+            after(5 * 86_400 + 22 * 3600 + 660)
+        );
+        assert_eq!(
+            reset_of("429 Too Many Requests, retry after 2 mins 1 sec"),
+            after(121)
+        );
+        assert_eq!(
+            reset_of("or wait for limits to reset (every 5h and every week.); usage limit"),
+            Some(Reset::Unknown)
+        );
+        assert_eq!(reset_of("5-hour limit is used up"), Some(Reset::Unknown));
         assert_eq!(reset_of("file not found, try again in 5 minutes"), None);
+        assert_eq!(reset_of("cat a | 12 usage"), None);
         assert_eq!(time_of(1_788_879_437_000), time_of(1_788_879_437));
     }
 }

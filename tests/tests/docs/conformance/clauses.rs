@@ -1575,8 +1575,11 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "steer_3_telegram_button_approves_once_and_only_for_allowed",
                     "steer_3_slack_buttons_approve_and_deny_across_a_daemon_kill",
+                    "need_2_task_questions_are_answered_once_in_a_chat",
+                    "need_2_reviews_are_decided_in_a_chat",
+                    "need_2_a_discord_button_opens_a_form_for_a_text",
                 ],
-                note: "Discord, questions, reviews, and forms",
+                note: "proposals without a task, and a form in Slack",
             },
         ],
     },

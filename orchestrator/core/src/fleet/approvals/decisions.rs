@@ -1,8 +1,9 @@
 //! Decisions on pending approvals from clients and chats. Each is recorded durably before it is
 //! reported.
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalPress, ApprovalVerdict};
+use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::{ApprovalDecided, ControlError, DecideApproval, ErrorCode};
+use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::{ApprovalId, InstanceRef};
 use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
@@ -90,7 +91,7 @@ impl Fleet {
         decide: DecideApproval,
     ) {
         if let Err(error) = self.begin_decision(token, peer, decide) {
-            self.respond_error(token, error);
+            self.cx.respond_error(token, error);
         }
     }
 
@@ -210,7 +211,7 @@ impl Fleet {
             decider,
             decided,
         };
-        self.store(note, then);
+        self.cx.store(note, then);
         let what = match decision {
             ApprovalDecision::Approved => "callApproved",
             ApprovalDecision::Denied => "callDenied",
@@ -259,13 +260,14 @@ impl Fleet {
                     instance_key: at.instance_key.clone(),
                     tool_name: tool_name.unwrap_or_default(),
                 };
-                self.respond(token, &answer);
+                self.cx.respond(token, &answer);
             }
             DecisionRequester::Button {
                 process,
                 request_id,
             } => {
-                let verdict = ApprovalVerdict::Decided { decision };
+                let how = decision.as_str().to_owned();
+                let verdict = DecisionVerdict::Decided { how };
                 self.answer_press(process, request_id, verdict);
             }
             DecisionRequester::Timeout => {}
@@ -277,14 +279,14 @@ impl Fleet {
     fn tell_undecided(&mut self, decider: DecisionRequester, error: ControlError, is_over: bool) {
         let message = error.message.clone();
         match decider {
-            DecisionRequester::Client(token) => self.respond_error(token, error),
+            DecisionRequester::Client(token) => self.cx.respond_error(token, error),
             DecisionRequester::Button {
                 process,
                 request_id,
             } => {
                 let verdict = match is_over {
-                    true => ApprovalVerdict::Over {},
-                    false => ApprovalVerdict::NotNow { message },
+                    true => DecisionVerdict::Over {},
+                    false => DecisionVerdict::NotNow { message },
                 };
                 self.answer_press(process, request_id, verdict);
             }
@@ -320,13 +322,13 @@ impl Fleet {
             .or_else(is_deciding)
     }
 
-    /// True if a button would approve a call that does not fit into a message.
+    /// True if a call does not fit into a message, so that a button must not approve it.
     pub(in crate::fleet) fn is_too_long_for_button(
         &self,
         at: &InstanceRef,
-        press: &ApprovalPress,
+        id: &ApprovalId,
     ) -> bool {
-        let open = self.approval(at, &press.approval_id);
-        press.decision == ApprovalDecision::Approved && open.is_some_and(|it| !it.fits_message())
+        let open = self.approval(at, id);
+        open.is_some_and(|it| !it.fits_message())
     }
 }

@@ -14,7 +14,7 @@ impl Fleet {
         if let Some(id) = only
             && let Err(error) = self.workspace(id)
         {
-            return self.respond_error(token, error);
+            return self.cx.respond_error(token, error);
         }
         let mut places = Vec::new();
         for (id, workspace) in &self.workspaces {
@@ -42,7 +42,7 @@ impl Fleet {
             open.info(&at, entry.agent(), policy)
         });
         let page = list.page_of(infos);
-        self.respond(token, &page);
+        self.cx.respond(token, &page);
     }
 
     /// Shows one approval to a client.
@@ -63,8 +63,8 @@ impl Fleet {
             waiting.ok_or_else(|| no_approval(id))
         });
         match shown {
-            Ok(detail) => self.respond(token, &detail),
-            Err(error) => self.respond_error(token, error),
+            Ok(detail) => self.cx.respond(token, &detail),
+            Err(error) => self.cx.respond_error(token, error),
         }
     }
 }

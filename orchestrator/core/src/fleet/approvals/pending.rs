@@ -1,8 +1,10 @@
 //! Recorded approvals of a conversation's open turn.
 
 use goondan_config::ApprovalPolicy;
-use goondan_protocol::approval::ApprovalShow;
 use goondan_protocol::control::{ApprovalInfo, ApprovalPlace};
+use goondan_protocol::decision::{
+    DecisionButton, DecisionChoice, DecisionDefault, DecisionForm, DecisionShow, DecisionSubject,
+};
 use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::limits::MAX_APPROVAL_BUTTON_BYTES;
 use goondan_protocol::observe::detail_of;
@@ -94,20 +96,35 @@ impl Approvals {
         (key, agent): (&InstanceKey, &AgentName),
         policy: ApprovalPolicy,
         wanted: impl Fn(&ApprovalId) -> bool,
-    ) -> impl Iterator<Item = (Timestamp, ApprovalShow)> {
+    ) -> impl Iterator<Item = (Timestamp, DecisionShow)> {
         let waiting = self.0.iter().filter(|open| open.waits());
         let wanted = waiting.filter(move |open| wanted(&open.known.call.approval_id));
         wanted.map(move |open| {
             let call = &open.known.call;
-            let show = ApprovalShow {
-                approval_id: call.approval_id.clone(),
-                instance_key: key.clone(),
-                agent_name: agent.clone(),
-                tool_name: call.tool_name.clone(),
-                input: call.input.clone(),
-                may_have_begun: call.may_have_begun,
-                may_approve: open.fits_message(),
-                denied_at: policy.denied_at(call.at),
+            let choice = |answer, label: &str| DecisionChoice {
+                answer,
+                label: label.to_owned(),
+            };
+            let approve = choice(DecisionButton::Approve, "Approve");
+            let approve = Some(approve).filter(|_| open.fits_message());
+            let deny = choice(DecisionButton::Deny, "Deny");
+            let show = DecisionShow {
+                decision_id: (&call.approval_id).into(),
+                about: DecisionSubject::Call {
+                    instance_key: key.clone(),
+                    agent_name: agent.clone(),
+                    tool_name: call.tool_name.clone(),
+                    input: call.input.clone(),
+                    may_have_begun: call.may_have_begun,
+                },
+                form: DecisionForm {
+                    choices: approve.into_iter().chain([deny]).collect(),
+                    reply: None,
+                },
+                expires: policy.denied_at(call.at).map(|at| DecisionDefault {
+                    at,
+                    outcome: "it is denied".to_owned(),
+                }),
             };
             (call.at, show)
         })

@@ -1,7 +1,8 @@
 //! Users and unauthorized users press the buttons of a connection that shows pending approvals
 //! (`STEER-3`).
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalPress, ApprovalVerdict};
+use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress, DecisionVerdict};
 use goondan_protocol::ipc::{ToConnector, ToOrchestrator};
 
 use super::World;
@@ -17,26 +18,28 @@ impl World {
         in_reply_to: Option<u64>,
     ) {
         match message {
-            ToConnector::ApprovalClosed(closed) => {
-                self.oracle.decisions.close(&closed.approval_id);
+            ToConnector::DecisionClosed(closed) => {
+                self.oracle
+                    .decisions
+                    .close(&closed.decision_id.to_approval());
             }
-            ToConnector::ApprovalVerdict(verdict) => {
+            ToConnector::DecisionVerdict(verdict) => {
                 let child = self.children.get_mut(&process);
                 let pressed = child.zip(in_reply_to);
                 let pressed = pressed.and_then(|(child, request)| child.pressed.remove(&request));
                 let (id, decision, user) = pressed.expect("no press, or already answered");
                 let is_known = user == USER;
                 let told = match verdict {
-                    ApprovalVerdict::Decided { decision: decided } => {
+                    DecisionVerdict::Decided { how } => {
                         assert!(is_known, "a stranger decides about `{id}`");
-                        assert_eq!(*decided, decision);
+                        assert_eq!(how, decision.as_str());
                         self.oracle.decisions.take(&id, decision);
                         "decided"
                     }
-                    ApprovalVerdict::NotAllowed { .. } => "not allowed",
-                    ApprovalVerdict::DecidedBefore { .. } => "decided before",
-                    ApprovalVerdict::Over {} => "over",
-                    ApprovalVerdict::NotNow { .. } => "not now",
+                    DecisionVerdict::NotAllowed { .. } => "not allowed",
+                    DecisionVerdict::DecidedBefore { .. } => "decided before",
+                    DecisionVerdict::Over {} => "over",
+                    DecisionVerdict::NotNow { .. } => "not now",
                 };
                 let is_refused = told == "not allowed";
                 assert!(is_known || is_refused, "a stranger is told: {told}");
@@ -49,8 +52,10 @@ impl World {
     /// Delivers a message about an approval to the connection.
     pub(super) fn hear_of_buttons(&mut self, message: &ToConnector) {
         match message {
-            ToConnector::ApprovalShow(show) => self.chat.show(&show.approval_id),
-            ToConnector::ApprovalClosed(closed) => self.chat.close(&closed.approval_id),
+            ToConnector::DecisionShow(show) => self.chat.show(&show.decision_id.to_approval()),
+            ToConnector::DecisionClosed(closed) => {
+                self.chat.close(&closed.decision_id.to_approval());
+            }
             _ => {}
         }
     }
@@ -78,12 +83,16 @@ impl World {
             child.next_request += 1;
             let request = child.next_request;
             child.pressed.insert(request, (id.clone(), decision, user));
-            let press = ApprovalPress {
-                approval_id: id,
-                decision,
+            let button = match decision {
+                ApprovalDecision::Approved => DecisionButton::Approve,
+                ApprovalDecision::Denied => DecisionButton::Deny,
+            };
+            let press = DecisionPress {
+                decision_id: (&id).into(),
+                answer: DecisionAnswer::Button(button),
                 user: user.to_owned(),
             };
-            self.say(process, ToOrchestrator::ApprovalPress(press), Some(request));
+            self.say(process, ToOrchestrator::DecisionPress(press), Some(request));
         }
     }
 }

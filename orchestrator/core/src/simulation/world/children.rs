@@ -150,7 +150,7 @@ impl World {
                             detail,
                             token: None,
                         }));
-                        let follow = ToOrchestrator::ApprovalsFollow(self.chat.follow());
+                        let follow = ToOrchestrator::DecisionsFollow(self.chat.follow());
                         let follow = is_showing.then_some(Act::Say(follow));
                         follow.into_iter().chain([status]).collect()
                     }
