@@ -102,7 +102,9 @@ fn observe_question(
         detail: Some(detail_of(detail)),
         ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id.clone())
     };
-    fleet.record_observation(&at, &event);
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+        workspace.record_observation(cx, &at, &event);
+    }
 }
 
 impl Calls {
@@ -134,7 +136,7 @@ impl Calls {
                     .with("connection", connection.as_str());
                 fleet.log(event.with("problem", message.clone()));
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
-                fleet.answer_connector(process, request_id, refused);
+                fleet.cx().answer_connector(process, request_id, refused);
             }
         }
     }
@@ -277,7 +279,8 @@ impl Calls {
         };
         let answered = Box::new(QuestionAnswered { action, content });
         let (process, request_id) = question.requester;
-        fleet.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
+        let answer = ToConnector::QuestionAnswered(answered);
+        fleet.cx().answer_connector(process, request_id, answer);
         Some(QuestionClosed {
             question_id: question_id.clone(),
             action,

@@ -110,7 +110,7 @@ impl Tasks {
     /// Records that a task of a replicated workspace is on this node: its agent is notified if it
     /// was on another before.
     pub(super) fn enter_node(&mut self, fleet: &mut Fleet, at: &TaskRef) {
-        if let Some(node) = fleet.node().map(str::to_owned) {
+        if let Some(node) = fleet.facts().node.clone() {
             self.input(fleet, at, TaskInput::OnNode(node), None);
         }
     }

@@ -212,7 +212,9 @@ impl Tasks {
                 (input, "send a message".to_owned())
             }
             Call::SetTaskBudget(set) => {
-                fleet.set_task_budget(at, set.budget);
+                if let Some(workspace) = fleet.workspace_mut(&at.workspace_id) {
+                    workspace.task_conversations.set_budget(at, set.budget);
+                }
                 (TaskInput::SetBudget(set.budget), "budget".to_owned())
             }
             _ => return,

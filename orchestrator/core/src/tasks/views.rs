@@ -95,7 +95,7 @@ impl Tasks {
             let why = entry.damage().unwrap_or("it is being created");
             return Err(super::damaged(at, why));
         };
-        let work_area = fleet.work_area(at);
+        let work_area = fleet.facts().work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
         detail.sandbox = self.sandbox_told(fleet, at, state);
         detail.disk = self.disk_of(fleet, at);
