@@ -424,8 +424,10 @@ impl Calls {
         if !self.any_for(id, target) {
             return;
         }
-        if let CallTarget::Model { name } = target {
-            fleet.pump_model(id, name, true);
+        if let CallTarget::Model { name } = target
+            && let Some((workspace, cx)) = fleet.workspace_and_cx(id)
+        {
+            workspace.advance_model(cx, name, true);
         }
         // The patience is that of calls that wait for the process.
         let ended = match fleet.availability(id, target) {

@@ -7,34 +7,60 @@
 use goondan_protocol::decision::{DecisionPress, DecisionVerdict};
 use goondan_protocol::ids::{ConnectionName, DecisionId, WorkspaceId};
 
+use crate::fleet::Workspace;
 use crate::{Core, ProcessId};
 
 impl Core {
     /// Shows the decisions of a workspace in its chats, except tool calls, and closes those that are
     /// over.
     pub(crate) fn show_decisions(&mut self, id: &WorkspaceId) {
-        let is_all_known = self.fleet.has_all_approvals(id) && self.tasks.are_read(id);
-        for name in self.fleet.showing_in(id) {
-            let Some(chat) = self.fleet.approval_chat(id, &name) else {
+        let is_all_known = self.are_all_known(id);
+        let Ok(workspace) = self.fleet.workspace(id) else {
+            return;
+        };
+        for name in workspace.showing() {
+            let Ok(workspace) = self.fleet.workspace(id) else {
+                return;
+            };
+            let Some(chat) = workspace.approval_chat(&name) else {
                 continue;
             };
             let mut open = self.calls.questions_to_show(id);
             open.extend(self.tasks.open_points(id));
             open.retain(|(agent, _)| chat.has_agent(agent.as_str()));
-            for decision_id in self.fleet.other_decisions_shown(id, &name) {
-                let is_open = open.iter().any(|(_, show)| show.decision_id == decision_id);
-                let approval_id = decision_id.to_approval();
-                let is_call = self.fleet.find_approval(id, &approval_id).is_some();
-                if is_all_known && !is_open && !is_call {
+            let is_over = |decision_id: &DecisionId| {
+                let is_open = open
+                    .iter()
+                    .any(|(_, show)| show.decision_id == *decision_id);
+                let call = workspace.find_approval(&decision_id.to_approval());
+                is_all_known && !is_open && call.is_none()
+            };
+            let mut over = workspace.other_decisions_shown(&name);
+            over.retain(is_over);
+            let over: Vec<(DecisionId, String)> = over
+                .into_iter()
+                .map(|decision_id| {
                     let how = self.outcome_of(id, &decision_id);
                     let how = how.unwrap_or_else(|| "closed: it no longer needs you".to_owned());
-                    self.fleet.close_decision(id, &name, decision_id, how);
-                }
+                    (decision_id, how)
+                })
+                .collect();
+            let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) else {
+                return;
+            };
+            for (decision_id, how) in over {
+                workspace.close_decision(cx, &name, decision_id, how);
             }
             for (_, show) in open {
-                self.fleet.show_decision(id, &name, show);
+                workspace.show_decision(cx, &name, show);
             }
         }
+    }
+
+    /// True if the open decisions of every conversation and task are known.
+    fn are_all_known(&self, id: &WorkspaceId) -> bool {
+        let workspace = self.fleet.workspace(id);
+        workspace.is_ok_and(Workspace::has_all_approvals) && self.tasks.are_read(id)
     }
 
     fn outcome_of(&self, id: &WorkspaceId, decision_id: &DecisionId) -> Option<String> {
@@ -52,11 +78,12 @@ impl Core {
         let Err(verdict) = self.decide((id, name), caller, press) else {
             return;
         };
-        if let DecisionVerdict::NotAllowed { message } = &verdict {
-            self.fleet
-                .log_refused_press((id, name), &press.decision_id, message);
+        if let DecisionVerdict::NotAllowed { message } = &verdict
+            && let Some((workspace, cx)) = self.fleet.workspace_and_cx(id)
+        {
+            workspace.log_refused_press(cx, name, &press.decision_id, message);
         }
-        self.fleet.answer_press(caller.0, caller.1, verdict);
+        self.fleet.cx().answer_press(caller.0, caller.1, verdict);
     }
 
     /// Carries out a press, or returns the verdict if that changes nothing or is complete.
@@ -66,12 +93,14 @@ impl Core {
         caller: (ProcessId, Option<u64>),
         press: &DecisionPress,
     ) -> Result<(), DecisionVerdict> {
-        let (chat, by) = self.fleet.decider_of(id, name, &press.user)?;
+        let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) else {
+            return Err(DecisionVerdict::Over {});
+        };
+        let (chat, by) = workspace.decider_of(name, &press.user)?;
         let decision_id = &press.decision_id;
-        if let Some(at) = self.fleet.find_approval(id, &decision_id.to_approval()) {
-            return self
-                .fleet
-                .on_approval_press(&at, (&chat, by), caller, press);
+        let of_call = workspace.find_approval(&decision_id.to_approval());
+        if let Some(key) = of_call.map(|(key, _)| key.clone()) {
+            return workspace.on_approval_press(cx, &key, (&chat, by), caller, press);
         }
         let may_decide = |agent: &goondan_protocol::ids::AgentName| chat.has_agent(agent.as_str());
         let person = (by, &press.answer);
@@ -90,8 +119,7 @@ impl Core {
             return Ok(());
         };
         Err(verdict.unwrap_or_else(|| {
-            let is_all_known = self.fleet.has_all_approvals(id) && self.tasks.are_read(id);
-            match (self.outcome_of(id, decision_id), is_all_known) {
+            match (self.outcome_of(id, decision_id), self.are_all_known(id)) {
                 (Some(how), _) => DecisionVerdict::DecidedBefore { how },
                 (None, true) => DecisionVerdict::Over {},
                 (None, false) => DecisionVerdict::NotNow {

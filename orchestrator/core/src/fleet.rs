@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, EventInfo, FileWatchMode, ReplicationStall, WorkspaceProblem,
+    ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -21,21 +22,24 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::availability::{Availability, not_ready};
 use self::capacity::CapacityState;
 use self::connectors::Connector;
 use self::conversation::Conversation;
-use self::models::{EndpointBreaker, Model};
+use self::models::Models;
+use self::parked_events::ParkedEvents;
 use self::quotas::Trees;
-use self::runs::TaskProcess;
+use self::runs::TaskProcesses;
 use self::starts::StartQueue;
-use self::task_conversations::TaskConversation;
-use crate::bus::context::Cx;
+use self::task_conversations::TaskConversations;
+use self::tokens::TokenStore;
+use self::views::View;
+use crate::bus::context::{Cx, DaemonShutdown};
 use crate::bus::queue::Message;
-use crate::exchange::oauth_calls::Tokens;
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
-use crate::{ClockTime, Facts, LogEvent, ProcessId, RequestToken};
+use crate::{Facts, LogEvent, ProcessId, RequestToken};
 
 pub(crate) mod agent_replies;
 pub(crate) mod agent_requests;
@@ -72,6 +76,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod model_failures;
 pub(crate) mod models;
 pub(crate) mod parked_events;
+pub(crate) mod process_table;
 pub(crate) mod processes;
 mod queue_control;
 pub(crate) mod quotas;
@@ -141,18 +146,12 @@ pub(crate) struct Workspace {
     pub(crate) may_be_kept: bool,
     conversations: BTreeMap<InstanceKey, Conversation>,
     connectors: BTreeMap<ConnectionName, Connector>,
-    models: BTreeMap<ResourceName, Model>,
-    /// Breakers of the endpoints of models that were called.
-    endpoints: Vec<EndpointBreaker>,
+    pub(crate) models: Models,
     /// Runs of tasks in progress.
-    runs: BTreeMap<TaskId, TaskProcess>,
+    pub(crate) runs: TaskProcesses,
     /// The conversations that work for tasks.
-    task_conversations: BTreeMap<InstanceKey, TaskConversation>,
-    /// Number of parked events of each instance.
-    parked: BTreeMap<InstanceKey, u64>,
-    /// The parked events of instances that were read since their last change, for lists: reading
-    /// them opens the instance.
-    known_parked: BTreeMap<InstanceKey, Vec<EventInfo>>,
+    pub(crate) task_conversations: TaskConversations,
+    pub(crate) parked: ParkedEvents,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
     /// Names of all secrets in its configuration, whether or not they exist.
@@ -162,7 +161,7 @@ pub(crate) struct Workspace {
     /// Problems with the bundles of conversations, as far as known.
     pub(crate) bundle_problems: BTreeMap<InstanceKey, String>,
     /// The tokens of authorization servers that are good now.
-    tokens: Tokens,
+    pub(crate) tokens: TokenStore,
     /// State of closing; `None` while the workspace is open.
     pub(crate) closing: Option<WorkspaceShutdown>,
 }
@@ -182,17 +181,15 @@ impl Workspace {
             may_be_kept: false,
             conversations: BTreeMap::new(),
             connectors: BTreeMap::new(),
-            models: BTreeMap::new(),
-            endpoints: Vec::new(),
-            runs: BTreeMap::new(),
-            task_conversations: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            known_parked: BTreeMap::new(),
+            models: Models::default(),
+            runs: TaskProcesses::default(),
+            task_conversations: TaskConversations::default(),
+            parked: ParkedEvents::default(),
             unknown_calls: UnknownCalls::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             bundle_problems: BTreeMap::new(),
-            tokens: Tokens::new(),
+            tokens: TokenStore::default(),
             closing: None,
         }
     }
@@ -248,14 +245,6 @@ pub(crate) struct WorkspaceShutdown {
     is_writing: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DaemonShutdown {
-    grace_period_ms: Option<u64>,
-    /// Time of the latest request.
-    since_ms: u64,
-    is_announced: bool,
-}
-
 /// Owners whose timers are due.
 pub(crate) struct DueTimers {
     pub(crate) owners: Vec<ProcessOwner>,
@@ -265,37 +254,31 @@ pub(crate) struct DueTimers {
 
 /// Running state: workspaces, their conversations, and the processes that work for them.
 pub(crate) struct Fleet {
-    facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
-    owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
     cx: Cx,
     trees: Trees,
     starts: StartQueue,
     room: CapacityState,
     bundles: bundles::BundleQueues,
-    stopping: Option<DaemonShutdown>,
+    /// True once the end of the daemon was reported.
+    is_end_reported: bool,
     holds: u64,
-    next_process: u64,
 }
 
 impl Fleet {
     /// One without workspaces.
     pub(crate) fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
-        let wall = facts.started_at;
         Self {
-            facts,
             workspaces: BTreeMap::new(),
-            owners: BTreeMap::new(),
             ticks: 0,
-            cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),
+            cx: Cx::new(facts, next_uuid),
             trees: Trees::default(),
             starts: StartQueue::default(),
             bundles: bundles::BundleQueues::default(),
             room: CapacityState::default(),
-            stopping: None,
+            is_end_reported: false,
             holds: 0,
-            next_process: 0,
         }
     }
 
@@ -323,10 +306,10 @@ impl Fleet {
             for name in workspace.connectors.keys() {
                 owners.push(ProcessOwner::Connector(id.clone(), name.clone()));
             }
-            for name in workspace.models.keys() {
+            for name in workspace.models.names() {
                 owners.push(ProcessOwner::Model(id.clone(), name.clone()));
             }
-            for task in workspace.runs.keys() {
+            for (task, _) in workspace.runs.iter() {
                 owners.push(ProcessOwner::Task(id.clone(), task.clone()));
             }
         }
@@ -339,46 +322,43 @@ impl Fleet {
     /// Closes the workspaces that have nothing left to wait for; `is_busy` is true if a higher
     /// layer still waits. Returns true once, when everything has ended.
     pub(crate) fn has_just_ended(&mut self, is_busy: impl Fn(&WorkspaceId) -> bool) -> bool {
-        if self.stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
+        let stopping = self.cx.stopping();
+        if stopping.is_none() && self.workspaces.values().all(|w| w.closing.is_none()) {
             return false;
         }
-        let held = match self.stopping {
+        let held = match stopping {
             // A second request to stop does not wait; the next daemon finishes what is in progress.
             Some(DaemonShutdown {
                 grace_period_ms: Some(0),
                 ..
             }) => Vec::new(),
-            _ => self.holding(),
+            _ => {
+                let holding = self.workspaces.iter().filter(|(_, it)| it.is_holding());
+                holding.map(|(id, _)| id.clone()).collect()
+            }
         };
         let is_busy = |id: &WorkspaceId| is_busy(id) || held.contains(id);
         self.finish_closed_workspaces(is_busy);
-        let is_over = self.owners.is_empty()
+        let is_over = self.cx.processes().is_empty()
             && !self.workspaces.keys().any(is_busy)
             && self.cx.jobs().is_empty()
             && self.workspaces.values().all(|w| w.closing.is_none());
-        match &mut self.stopping {
-            Some(stopping) if is_over && !stopping.is_announced => {
-                stopping.is_announced = true;
-                true
-            }
-            _ => false,
-        }
+        stopping.is_some() && is_over && !std::mem::replace(&mut self.is_end_reported, true)
     }
 
     /// Stops everything: no new work, turns in progress finish, then the daemon ends.
     pub(crate) fn stop(&mut self, grace_period_ms: Option<u64>) {
-        if self.stopping.is_none() {
+        if !self.is_stopping() {
             self.log(LogEvent::info("the daemon is stopping"));
         }
-        self.stopping = Some(DaemonShutdown {
-            grace_period_ms,
-            since_ms: self.cx.now().mono_ms,
-            is_announced: false,
-        });
+        self.cx.stop(grace_period_ms);
+        self.is_end_reported = false;
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
         for id in ids {
             self.cancel_waiters_of(&id, &stopping_error());
-            self.drain_workspace(&id, grace_period_ms, "the daemon is stopping");
+            if let Some((workspace, cx)) = self.workspace_and_cx(&id) {
+                workspace.drain(cx, grace_period_ms, "the daemon is stopping");
+            }
         }
     }
 
@@ -386,7 +366,7 @@ impl Fleet {
     pub(crate) fn force_stop(&mut self) {
         self.log(LogEvent::warn("the daemon is stopping immediately"));
         self.stop(Some(0));
-        let processes: Vec<ProcessId> = self.owners.keys().copied().collect();
+        let processes: Vec<ProcessId> = self.cx.processes().ids().collect();
         for process in processes {
             self.kill(process, true);
         }
@@ -402,7 +382,7 @@ impl Fleet {
 
     /// Owner of a process; `None` if the process is gone.
     pub(crate) fn owner_of(&self, process: ProcessId) -> Option<&ProcessOwner> {
-        self.owners.get(&process)
+        self.cx.processes().owner_of(process)
     }
 
     /// Number of agents that wait to be started.
@@ -451,6 +431,105 @@ impl Fleet {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))
     }
 
+    /// A workspace, and what it needs to act.
+    pub(crate) fn workspace_and_cx(
+        &mut self,
+        id: &WorkspaceId,
+    ) -> Option<(&mut Workspace, &mut Cx)> {
+        Some((self.workspaces.get_mut(id)?, &mut self.cx))
+    }
+
+    /// Has a workspace serve a client's request. An error is the answer.
+    pub(crate) fn serve(
+        &mut self,
+        token: RequestToken,
+        id: &WorkspaceId,
+        serve: impl FnOnce(&mut Workspace, &mut Cx) -> Result<(), ControlError>,
+    ) {
+        let served = match self.workspaces.get_mut(id) {
+            Some(workspace) => serve(workspace, &mut self.cx),
+            None => Err(no_workspace(id)),
+        };
+        if let Err(error) = served {
+            self.cx.respond_error(token, error);
+        }
+    }
+
+    /// Has each workspace act.
+    pub(crate) fn each_workspace(&mut self, mut act: impl FnMut(&mut Workspace, &mut Cx)) {
+        for workspace in self.workspaces.values_mut() {
+            act(workspace, &mut self.cx);
+        }
+    }
+
+    /// Answers a client's request.
+    pub(crate) fn answer<T: Serialize>(
+        &mut self,
+        token: RequestToken,
+        answer: Result<T, ControlError>,
+    ) {
+        match answer {
+            Ok(value) => self.cx.respond(token, &value),
+            Err(error) => self.cx.respond_error(token, error),
+        }
+    }
+
+    /// What clients see.
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            workspaces: &self.workspaces,
+            cx: &self.cx,
+            room: &self.room,
+            starts: &self.starts,
+        }
+    }
+
+    /// Availability of the process for a call.
+    pub(crate) fn availability(&self, id: &WorkspaceId, target: &CallTarget) -> Availability {
+        match self.workspaces.get(id) {
+            Some(workspace) => workspace.availability(&self.cx, target),
+            None => {
+                let why = "it was removed from the configuration";
+                Availability::Not(not_ready(target, why))
+            }
+        }
+    }
+
+    /// Resets the crash count after a successful call or an accepted event.
+    pub(crate) fn provider_worked(&mut self, process: ProcessId) {
+        let owner = self.cx.processes().owner_of(process);
+        let workspace = owner.and_then(|it| self.workspaces.get_mut(it.workspace_id()));
+        match (owner, workspace) {
+            (Some(ProcessOwner::Connector(_, name)), Some(workspace)) => {
+                if let Some(connector) = workspace.connectors.get_mut(name) {
+                    connector.worked();
+                }
+            }
+            (Some(ProcessOwner::Model(_, name)), Some(workspace)) => workspace.models.worked(name),
+            _ => {}
+        }
+    }
+
+    /// True if another process may be started.
+    pub(crate) fn has_place_for_process(&self) -> bool {
+        self.cx.processes().has_place()
+    }
+
+    /// The number of a task's run that has a process.
+    pub(crate) fn run_of(&self, id: &WorkspaceId, task: &TaskId) -> Option<u64> {
+        self.workspaces.get(id)?.runs.run_of(task)
+    }
+
+    /// The process that works for a conversation.
+    pub(crate) fn process_of(&self, at: &InstanceRef) -> Option<ProcessId> {
+        self.conversation(at)?.process()
+    }
+
+    /// Facts about the daemon's environment.
+    pub(crate) fn facts(&self) -> &Facts {
+        self.cx.facts()
+    }
+
     fn conversation_mut(&mut self, at: &InstanceRef) -> Option<&mut Conversation> {
         self.workspaces
             .get_mut(&at.workspace_id)?
@@ -459,18 +538,35 @@ impl Fleet {
     }
 
     /// A conversation, and what it needs to act.
-    fn conversation_and_cx(&mut self, at: &InstanceRef) -> Option<(&mut Conversation, &mut Cx)> {
+    pub(crate) fn conversation_and_cx(
+        &mut self,
+        at: &InstanceRef,
+    ) -> Option<(&mut Conversation, &mut Cx)> {
         let workspace = self.workspaces.get_mut(&at.workspace_id)?;
         let conversation = workspace.conversations.get_mut(&at.instance_key)?;
         Some((conversation, &mut self.cx))
     }
 
-    fn connector_mut(&mut self, id: &WorkspaceId, name: &ConnectionName) -> Option<&mut Connector> {
-        self.workspaces.get_mut(id)?.connectors.get_mut(name)
+    /// A connection, and what it needs to act.
+    pub(crate) fn connector_and_cx(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<(&mut Connector, &mut Cx)> {
+        let workspace = self.workspaces.get_mut(id)?;
+        Some((workspace.connectors.get_mut(name)?, &mut self.cx))
+    }
+
+    /// The runs of a workspace's tasks, and what they need to act.
+    pub(crate) fn runs_and_cx(
+        &mut self,
+        id: &WorkspaceId,
+    ) -> Option<(&mut TaskProcesses, &mut Cx)> {
+        Some((&mut self.workspaces.get_mut(id)?.runs, &mut self.cx))
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.is_some()
+        self.cx.stopping().is_some()
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -483,12 +579,6 @@ impl Fleet {
 
     pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
         self.cx.respond_error(token, error);
-    }
-
-    /// Idle timeout of an agent process of a workspace, in milliseconds.
-    pub(super) fn idle_ms(&self, id: &WorkspaceId) -> u64 {
-        let lifecycle = self.workspaces.get(id).map(Workspace::lifecycle);
-        lifecycle.unwrap_or_default().idle_ms
     }
 }
 

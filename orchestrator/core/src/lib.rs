@@ -84,7 +84,7 @@ pub use requests::verification::finding_told;
 pub use unknown_calls::UnknownCalls;
 
 use calls::Calls;
-use fleet::Fleet;
+use fleet::{Fleet, Workspace};
 use oauth::OAuth;
 use requests::Requests;
 use schedules::Schedules;
@@ -158,7 +158,12 @@ impl Core {
                 workspace_id,
                 connection,
                 result,
-            } => self.fleet.on_state_done(&workspace_id, &connection, result),
+            } => {
+                let connector = self.fleet.connector_and_cx(&workspace_id, &connection);
+                if let Some((connector, cx)) = connector {
+                    connector.on_state_done(cx, result);
+                }
+            }
             CoreInput::Secrets { token, result } => self.on_secrets(token, result),
             CoreInput::Proposals {
                 workspace_id,
@@ -210,7 +215,7 @@ impl Core {
         for owner in tick.owners {
             self.on_time(&owner);
         }
-        self.fleet.deny_late_approvals();
+        self.fleet.each_workspace(Workspace::deny_late_approvals);
         self.calls.on_question_time(&mut self.fleet);
         self.calls.on_call_time(&mut self.fleet);
         if tick.is_for_all {
@@ -220,7 +225,7 @@ impl Core {
         self.tasks.on_time(&mut self.fleet);
         self.schedules.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
-        self.fleet.tell_uncollected();
+        self.fleet.each_workspace(Workspace::report_lost_exports);
         self.look_for_expired();
     }
 

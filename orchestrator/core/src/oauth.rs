@@ -191,7 +191,9 @@ impl OAuth {
                     }
                 },
                 OAuthEffect::Token { key, token } => {
-                    fleet.set_token(&key.workspace_id, &key.need, token);
+                    if let Some((workspace, cx)) = fleet.workspace_and_cx(&key.workspace_id) {
+                        workspace.set_token(cx, &key.need, token);
+                    }
                 }
                 OAuthEffect::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);

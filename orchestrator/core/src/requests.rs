@@ -289,9 +289,9 @@ impl Core {
             return self.fleet.respond_error(token, error);
         }
         match call {
-            Call::Connect(_) => self.fleet.respond(token, &self.fleet.connected()),
+            Call::Connect(_) => self.fleet.respond(token, &self.fleet.view().connected()),
             Call::Status(_) => {
-                let mut status = self.fleet.daemon_status(&self.calls);
+                let mut status = self.fleet.view().daemon_status(&self.calls);
                 self.tasks.tell_failed_drills(&mut status.workspaces);
                 self.fleet.respond(token, &status);
             }
@@ -304,12 +304,12 @@ impl Core {
             }
             Call::ListProcesses(list) => {
                 let (only, after) = (list.workspace_id.as_ref(), list.after.as_ref());
-                let processes = self.fleet.processes(&self.calls, only, after);
+                let processes = self.fleet.view().processes(&self.calls, only, after);
                 let page = list.page_of(processes);
                 self.fleet.respond(token, &page);
             }
             Call::ListWorkspaces(list) => {
-                let mut page = self.fleet.workspaces_page(&self.calls, &list);
+                let mut page = self.fleet.view().workspaces_page(&self.calls, &list);
                 self.tasks.tell_failed_drills(&mut page.workspaces);
                 self.fleet.respond(token, &page);
             }
@@ -397,7 +397,10 @@ impl Core {
                 self.calls
                     .decline_question(&mut self.fleet, token, peer, &decline);
             }
-            Call::ListUnknownCalls(list) => self.fleet.list_unknown_calls(token, &list),
+            Call::ListUnknownCalls(list) => {
+                let page = self.fleet.view().list_unknown_calls(&list);
+                self.fleet.answer(token, page);
+            }
             Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
             Call::ListSchedules(list) => self.schedules.list(&mut self.fleet, token, &list),
             Call::CreateSchedule(create) => self.create_schedule(token, peer, create),
@@ -409,9 +412,20 @@ impl Core {
                 self.schedules
                     .remove(&mut self.fleet, (token, peer), &remove);
             }
-            Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
-            Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
-            Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),
+            Call::ListApprovals(list) => {
+                let page = self.fleet.view().list_approvals(&list);
+                self.fleet.answer(token, page);
+            }
+            Call::ShowApproval(show) => {
+                let detail = self.fleet.view().show_approval(&show);
+                self.fleet.answer(token, detail);
+            }
+            Call::DecideApproval(decide) => {
+                let id = decide.workspace_id.clone();
+                self.fleet.serve(token, &id, |workspace, cx| {
+                    workspace.decide_approval(cx, token, peer, decide)
+                });
+            }
             Call::VerifyInstances(verify) => self.verify(token, verify),
             Call::VerifyRoot(verify) => self.verify_root(token, &verify),
             Call::ExportInstance(export) => self.export(token, export),
@@ -632,7 +646,7 @@ impl Core {
             messages: found.messages,
             base_bytes: found.base_bytes,
             pending_events: found.waiting,
-            process: self.fleet.process_of(&self.calls, at),
+            process: self.fleet.view().process_of(&self.calls, at),
             extensions: found.extensions,
             rewinds: metadata.rewinds,
             schedules: self.schedules.count(at),

@@ -5,6 +5,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{EnvelopeHeader, Status, ToOrchestrator};
 use goondan_protocol::oauth::CALLBACK_EVENT;
+use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{CancelScope, OpenTurn};
@@ -32,13 +33,19 @@ impl Core {
             return;
         };
         let is_hello = matches!(message, ToOrchestrator::Hello(_));
-        if let Err(problem) = self.fleet.note_heard(&owner, is_hello) {
+        let now = self.fleet.now();
+        let slot = self.fleet.slot_mut(&owner);
+        if let Some(Err(problem)) = slot.map(|slot| slot.heard(now, is_hello)) {
             return self.fleet.on_broken(process, problem);
         }
         match (message, &owner) {
             (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
             (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
-            (ToOrchestrator::Confined(confined), _) => self.fleet.on_confined(&owner, confined),
+            (ToOrchestrator::Confined(confined), _) => {
+                if let Some(slot) = self.fleet.slot_mut(&owner) {
+                    slot.confined(confined);
+                }
+            }
             (ToOrchestrator::Status(mut status), ProcessOwner::Connector(id, name)) => {
                 let token = status.token.take();
                 status.token = token
@@ -47,44 +54,56 @@ impl Core {
             }
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name))
                 if event.name == CALLBACK_EVENT
-                    && let Some(path) = self.fleet.callback_path_of(id, name) =>
+                    && let Some(path) = self.callback_path(id, name) =>
             {
                 let came = self
                     .oauth
                     .on_callback(&mut self.fleet, id, &path, &event.input);
-                self.fleet.answer_callback(process, request_id, came);
+                self.fleet.cx().answer_callback(process, request_id, came);
             }
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name)) => {
                 self.fleet
-                    .on_connector_event(id, name, process, request_id, trace, *event);
+                    .on_connector_event(id, name, (process, request_id), trace, *event);
             }
             (ToOrchestrator::EventIgnored(ignored), ProcessOwner::Connector(id, name)) => {
-                self.fleet.on_event_ignored(id, name, ignored.reason);
+                if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
+                    connector.on_event_ignored(cx, ignored.reason);
+                }
             }
             (ToOrchestrator::StateGet(_), ProcessOwner::Connector(id, name)) => {
-                self.fleet
-                    .on_state_work(id, name, process, request_id, StateWork::Get);
+                if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
+                    connector.on_state_work(cx, (process, request_id), StateWork::Get);
+                }
             }
             (ToOrchestrator::StateSet(set), ProcessOwner::Connector(id, name)) => {
                 let work = StateWork::Set(set.state);
-                self.fleet
-                    .on_state_work(id, name, process, request_id, work);
+                if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
+                    connector.on_state_work(cx, (process, request_id), work);
+                }
             }
             (ToOrchestrator::ReplyAwait(asked), ProcessOwner::Connector(id, name)) => {
-                self.fleet
-                    .on_reply_await(id, name, process, request_id, asked);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.on_reply_await(cx, name, (process, request_id), &asked);
+                }
             }
             (ToOrchestrator::ReplyForget(forget), ProcessOwner::Connector(id, name)) => {
-                self.fleet.on_reply_forget(id, name, process, &forget);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.on_reply_forget(cx, name, process, &forget);
+                }
             }
             (ToOrchestrator::DecisionsFollow(follow), ProcessOwner::Connector(id, name)) => {
-                self.fleet.on_decisions_follow(id, name, process, follow);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.on_decisions_follow(cx, name, process, follow);
+                }
             }
             (ToOrchestrator::DecisionPress(press), ProcessOwner::Connector(id, name)) => {
                 self.on_decision_press((id, name), (process, request_id), &press);
             }
             (ToOrchestrator::MetricsGet(_), ProcessOwner::Connector(id, name))
-                if self.fleet.may_read_metrics(id, name) =>
+                if self
+                    .fleet
+                    .connector_and_cx(id, name)
+                    .is_some_and(|(connector, _)| connector.may_read_metrics()) =>
             {
                 let to = Address::Connector { name: name.clone() };
                 let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
@@ -103,8 +122,9 @@ impl Core {
                     .on_question_withdraw(&mut self.fleet, process, withdraw);
             }
             (ToOrchestrator::ConversationLoad(load), ProcessOwner::Agent(at)) => {
-                self.fleet
-                    .on_conversation_load(at, process, request_id, load.offset);
+                if let Some((entry, cx)) = self.fleet.conversation_and_cx(at) {
+                    entry.load_page(cx, at, (process, request_id), load.offset);
+                }
             }
             (ToOrchestrator::TurnAppend(append), ProcessOwner::Agent(at)) => {
                 self.fleet.on_turn_append(at, process, append);
@@ -132,7 +152,9 @@ impl Core {
                 }
             }
             (ToOrchestrator::AgentNotStarted(not), ProcessOwner::Agent(at)) => {
-                self.fleet.on_agent_not_started(at, &not.error);
+                if let Some((entry, _)) = self.fleet.conversation_and_cx(at) {
+                    entry.report_start_fault(detail_of(&not.error));
+                }
             }
             (ToOrchestrator::Observe(event), ProcessOwner::Agent(at)) => {
                 self.fleet.on_observe(at, process, *event);
@@ -157,7 +179,14 @@ impl Core {
                 ToOrchestrator::CallResult(result),
                 ProcessOwner::Connector(..) | ProcessOwner::Model(..),
             ) => {
-                if !self.fleet.is_collected(process, &result) {
+                let is_export = match &owner {
+                    ProcessOwner::Connector(id, name) => self
+                        .fleet
+                        .connector_and_cx(id, name)
+                        .is_some_and(|(it, cx)| it.on_exported(cx, process, &result)),
+                    _ => false,
+                };
+                if !is_export {
                     self.calls.on_call_result(&mut self.fleet, process, result);
                 }
             }
@@ -180,6 +209,10 @@ impl Core {
                 self.fleet.on_broken(process, &problem);
             }
         }
+    }
+
+    fn callback_path(&self, id: &WorkspaceId, name: &ConnectionName) -> Option<String> {
+        self.fleet.workspaces().get(id)?.callback_path(name)
     }
 
     /// Time passes for budgets of a day, and their limits may have been changed.
@@ -215,10 +248,13 @@ impl Core {
                 self.calls
                     .on_provider_gone(fleet, process, id, &target, how);
                 let is_called = self.calls.any_for(id, &target);
-                self.fleet.pump_model(id, name, is_called);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.advance_model(cx, name, is_called);
+                }
             }
             ProcessOwner::Task(id, task) => {
-                if let Some((run, end)) = fleet.take_run(id, task, how) {
+                let runs = fleet.runs_and_cx(id);
+                if let Some((run, end)) = runs.and_then(|(runs, _)| runs.take(task, how)) {
                     self.tasks
                         .on_run_gone(fleet, &TaskRef::new(id, task), run, end);
                 }
@@ -235,14 +271,20 @@ impl Core {
     }
 
     fn on_connector_status(&mut self, id: &WorkspaceId, name: &ConnectionName, status: Status) {
-        self.fleet.on_connector_status(id, name, status);
+        if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
+            connector.on_status(cx, status);
+        }
         let target = CallTarget::Connection { name: name.clone() };
         self.calls.serve(&mut self.fleet, id, &target);
-        self.fleet.pump_collecting(id, name);
+        if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
+            connector.export_next(cx);
+        }
     }
 
     fn on_model_status(&mut self, id: &WorkspaceId, name: &ResourceName, status: Status) {
-        self.fleet.on_model_status(id, name, status);
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+            workspace.on_model_status(cx, name, status);
+        }
         let target = CallTarget::Model { name: name.clone() };
         self.calls.serve(&mut self.fleet, id, &target);
     }
@@ -264,7 +306,9 @@ impl Core {
     pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName) {
         let target = CallTarget::Model { name: name.clone() };
         let is_called = self.calls.any_for(id, &target);
-        self.fleet.on_model_time(id, name, is_called);
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+            workspace.on_model_time(cx, name, is_called);
+        }
     }
 
     /// A turn has begun: requests of earlier turns are dropped.
@@ -283,9 +327,9 @@ impl Core {
             return;
         };
         self.calls.give_up_calls_of(&mut self.fleet, at, None);
-        let outdated = self
-            .fleet
-            .outdated_models(&at.workspace_id, began_under.as_ref());
+        let workspace = self.fleet.workspaces().get(&at.workspace_id);
+        let outdated = workspace.map(|it| it.outdated_models(began_under.as_ref()));
+        let outdated = outdated.unwrap_or_default();
         for name in outdated {
             self.on_model_time(&at.workspace_id, &name);
         }

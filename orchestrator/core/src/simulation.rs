@@ -371,6 +371,7 @@ fn heal(world: &mut World, edit: Edit) {
             && !world
                 .core
                 .fleet
+                .view()
                 .every_workspace(&world.core.calls)
                 .is_empty()
     };

@@ -242,7 +242,7 @@ impl Tasks {
                     has_points,
                 } = written;
                 if has_points {
-                    fleet.note_decisions(&at.workspace_id);
+                    fleet.post(Message::Notice(Notice::Decisions(at.workspace_id.clone())));
                 }
                 if has_spent {
                     fleet.post(Message::Notice(Notice::Spent(at.clone())));

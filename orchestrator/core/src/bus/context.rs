@@ -7,11 +7,21 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::queue::{Message, MessageQueue};
+use crate::fleet::process_table::ProcessTable;
 use crate::fleet::watchers::Audience;
 use crate::jobs::{Continuation, JobOperation, Jobs};
-use crate::{ClockTime, CoreEffect, LogEvent, RequestToken};
+use crate::{ClockTime, CoreEffect, Facts, LogEvent, RequestToken};
 
-/// The time of the input, fresh ids, and the ways out of a machine: effects, jobs of the store,
+/// The daemon is stopping: no new work begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DaemonShutdown {
+    /// Chosen by the latest request; `None` for that of each workspace.
+    pub(crate) grace_period_ms: Option<u64>,
+    /// Time of the latest request.
+    pub(crate) since_ms: u64,
+}
+
+/// The time of the input, fresh ids, facts about the daemon, and the ways out of a machine: effects, jobs of the store,
 /// messages to other machines, and announcements to watching clients.
 pub(crate) struct Cx {
     now: ClockTime,
@@ -21,18 +31,25 @@ pub(crate) struct Cx {
     messages: MessageQueue,
     effects: Vec<CoreEffect>,
     audience: Audience,
+    processes: ProcessTable,
+    facts: Facts,
+    stopping: Option<DaemonShutdown>,
 }
 
 impl Cx {
-    pub(crate) fn new(now: ClockTime, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+    pub(crate) fn new(facts: Facts, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+        let wall = facts.started_at;
         Self {
-            now,
+            now: ClockTime { mono_ms: 0, wall },
             next_uuid: Box::new(next_uuid),
             next_call: 0,
             jobs: Jobs::default(),
             messages: MessageQueue::default(),
             effects: Vec::new(),
             audience: Audience::default(),
+            processes: ProcessTable::default(),
+            facts,
+            stopping: None,
         }
     }
 
@@ -84,6 +101,33 @@ impl Cx {
             labels,
             value,
         }));
+    }
+
+    /// Facts about the daemon's environment.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The latest request to stop the daemon, if any.
+    pub(crate) fn stopping(&self) -> Option<DaemonShutdown> {
+        self.stopping
+    }
+
+    /// The daemon stops.
+    pub(crate) fn stop(&mut self, grace_period_ms: Option<u64>) {
+        self.stopping = Some(DaemonShutdown {
+            grace_period_ms,
+            since_ms: self.now.mono_ms,
+        });
+    }
+
+    /// The child processes.
+    pub(crate) fn processes(&self) -> &ProcessTable {
+        &self.processes
+    }
+
+    pub(crate) fn processes_mut(&mut self) -> &mut ProcessTable {
+        &mut self.processes
     }
 
     /// The clients that watch workspaces.

@@ -15,6 +15,25 @@ use crate::fleet::breaker::{Breaker, BreakerScope, OpenBreaker, Passage, is_outa
 use crate::fleet::model_failures::FailureChange;
 use crate::limits::CALL_ATTEMPTS_MAX;
 
+/// A circuit breaker that concerns calls to a target; `None` if it cannot be open.
+fn breaker_of<'f>(
+    fleet: &'f Fleet,
+    id: &WorkspaceId,
+    target: &CallTarget,
+    scope: BreakerScope,
+) -> Option<&'f Breaker> {
+    fleet.workspaces().get(id)?.models.breaker(target, scope)
+}
+
+fn breaker_mut<'f>(
+    fleet: &'f mut Fleet,
+    id: &WorkspaceId,
+    target: &CallTarget,
+    scope: BreakerScope,
+) -> Option<&'f mut Breaker> {
+    fleet.workspace_mut(id)?.models.breaker_mut(target, scope)
+}
+
 /// True if the agent calls another model when this call fails so.
 fn has_fallback(fleet: &Fleet, call: &OpenCall, code: CallErrorCode) -> bool {
     let CallTarget::Model { name } = &call.target else {
@@ -44,7 +63,7 @@ fn open_breakers<'f>(
 ) -> impl Iterator<Item = (BreakerScope, &'f OpenBreaker)> {
     BreakerScope::ALL
         .into_iter()
-        .filter_map(move |scope| Some((scope, fleet.breaker(id, target, scope)?.open()?)))
+        .filter_map(move |scope| Some((scope, breaker_of(fleet, id, target, scope)?.open()?)))
 }
 
 /// Decides if a call may start.
@@ -81,10 +100,8 @@ pub(super) fn note_start(
     id: CallId,
 ) {
     for scope in BreakerScope::ALL {
-        if fleet
-            .breaker(workspace, target, scope)
-            .is_some_and(Breaker::is_open)
-            && let Some(breaker) = fleet.breaker_mut(workspace, target, scope)
+        if breaker_of(fleet, workspace, target, scope).is_some_and(Breaker::is_open)
+            && let Some(breaker) = breaker_mut(fleet, workspace, target, scope)
         {
             breaker.probing(id);
         }
@@ -153,10 +170,10 @@ impl Calls {
                 .is_some_and(|call| call.process().is_some())
         };
         for scope in BreakerScope::ALL {
-            let open = fleet.breaker(id, target, scope).and_then(Breaker::open);
+            let open = breaker_of(fleet, id, target, scope).and_then(Breaker::open);
             if let Some(probe) = open.and_then(OpenBreaker::probe)
                 && !is_running(probe)
-                && let Some(breaker) = fleet.breaker_mut(id, target, scope)
+                && let Some(breaker) = breaker_mut(fleet, id, target, scope)
             {
                 breaker.abandoned(probe);
             }
@@ -183,7 +200,12 @@ impl Calls {
             return;
         };
         let (at, target) = (&call.at, &call.target);
-        let change = fleet.note_lasting_failure(&at.workspace_id, target, outcome);
+        let change = fleet
+            .workspace_and_cx(&at.workspace_id)
+            .and_then(|(workspace, cx)| {
+                let wall = cx.now().wall;
+                workspace.models.note_lasting_failure(target, outcome, wall)
+            });
         let event = match (change, outcome) {
             (Some(FailureChange::Begun), CallOutcome::Error(error)) => {
                 LogEvent::warn("calls to a model fail until a person acts")
@@ -207,7 +229,7 @@ impl Calls {
         let call = self.open.get(&id)?;
         let (at, target, trace) = (&call.at, &call.target, call.trace);
         let now_ms = fleet.now().mono_ms;
-        let breaker = fleet.breaker_mut(&at.workspace_id, target, scope)?;
+        let breaker = breaker_mut(fleet, &at.workspace_id, target, scope)?;
         let was_open = breaker.is_open();
         let was_probe = breaker.open().and_then(OpenBreaker::probe) == Some(id);
         match outcome {
@@ -240,8 +262,8 @@ impl Calls {
         let has_ended = was_open && scope == BreakerScope::Endpoint;
         let event = event.of(at).with("target", target.to_string());
         fleet.log(event.in_trace(trace));
-        if has_ended {
-            fleet.resume_endpoint(&at.workspace_id, target);
+        if has_ended && let Some(workspace) = fleet.workspace_mut(&at.workspace_id) {
+            workspace.models.resume_endpoint(target);
         }
         None
     }
@@ -258,8 +280,11 @@ impl Calls {
             return;
         };
         let (workspace_id, target) = (probe.at.workspace_id.clone(), probe.target.clone());
+        let models = fleet.workspaces().get(&workspace_id).map(|it| &it.models);
         let is_probed = |call: &OpenCall| match scope {
-            BreakerScope::Endpoint => fleet.shares_endpoint(&workspace_id, &call.target, &target),
+            BreakerScope::Endpoint => {
+                models.is_some_and(|models| models.share_endpoint(&call.target, &target))
+            }
             BreakerScope::Model => call.target == target,
         };
         let waiting = self.ids(|call| {

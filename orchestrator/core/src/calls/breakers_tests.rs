@@ -75,10 +75,9 @@ impl World {
         for _ in 0..BREAKER_OUTAGES {
             self.pass(2_000);
             let now_ms = self.now_ms;
-            let breaker = self
-                .fleet
-                .breaker_mut(&self.id, &self.target, BreakerScope::Model)
-                .unwrap();
+            let models = &mut self.fleet.workspace_mut(&self.id).unwrap().models;
+            let breaker = models.breaker_mut(&self.target, BreakerScope::Model);
+            let breaker = breaker.unwrap();
             breaker.failed(CallId(0), &overloaded(), now_ms);
         }
         assert!(self.is_open(BreakerScope::Model));
@@ -86,7 +85,8 @@ impl World {
 
     /// True if the breaker of the first model, or of the endpoint, is open.
     fn is_open(&self, scope: BreakerScope) -> bool {
-        let breaker = self.fleet.breaker(&self.id, &self.target, scope);
+        let workspace = &self.fleet.workspaces()[&self.id];
+        let breaker = workspace.models.breaker(&self.target, scope);
         breaker.is_some_and(Breaker::is_open)
     }
 
@@ -252,10 +252,9 @@ fn prov_1_another_model_that_answers_keeps_the_endpoint_open_for_calls() {
     let other = world.other.clone();
     for _ in 0..2 * BREAKER_OUTAGES {
         let now_ms = world.now_ms;
-        let breaker = world
-            .fleet
-            .breaker_mut(&world.id, &world.target, BreakerScope::Endpoint)
-            .unwrap();
+        let models = &mut world.fleet.workspace_mut(&world.id).unwrap().models;
+        let breaker = models.breaker_mut(&world.target, BreakerScope::Endpoint);
+        let breaker = breaker.unwrap();
         breaker.failed(CallId(0), &unreachable_endpoint(), now_ms);
         world.pass(2_000);
         world.call_to(other.clone(), PATIENT_MS);

@@ -168,7 +168,9 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
         detail: Some(detail_of(warning)),
         ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id)
     };
-    fleet.record_observation(at, &event);
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+        workspace.record_observation(cx, at, &event);
+    }
 }
 
 impl Calls {
@@ -220,7 +222,9 @@ impl Calls {
             let (BudgetOwner::Task(task), Some(accounts)) = (payer, accounts) else {
                 continue;
             };
-            let budget = fleet.budget_of_task(id, task).unwrap_or_default();
+            let workspace = fleet.workspaces().get(id);
+            let budget = workspace.and_then(|it| it.task_conversations.budget_of(task));
+            let budget = budget.unwrap_or_default();
             let tokens = budget.tokens.map(Amount::Tokens);
             let money = budget.micro_usd.map(Amount::MicroUsd);
             for limit in tokens.into_iter().chain(money) {
@@ -239,7 +243,9 @@ impl Calls {
         let (CallTarget::Model { .. }, Some(agent)) = (target, fleet.agent_name(at)) else {
             return Vec::new();
         };
-        let asked_by = fleet.asked_by(at);
+        let entry = fleet.conversation(at);
+        let asked_by = entry.map(|entry| entry.asked_by(&at.instance_key));
+        let asked_by = asked_by.unwrap_or_default();
         let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
         let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
         let own = match fleet.task_of(at) {

@@ -22,7 +22,8 @@ impl Calls {
         for call in self.open.values_mut() {
             let is_waiting = matches!(call.state, CallState::Waiting);
             let lacking = is_waiting.then(|| {
-                let lacking = fleet.lacking(&call.at.workspace_id, &call.target);
+                let workspace = fleet.workspaces().get(&call.at.workspace_id);
+                let lacking = workspace.and_then(|it| it.lacking(&call.target));
                 lacking.or_else(|| consent_to_more(fleet, call))
             });
             let lacking = lacking.flatten();

@@ -47,7 +47,9 @@ pub(super) fn credential_of(
         .bundle(id)
         .and_then(|bundle| credential_in(bundle, target));
     listed.or_else(|| {
-        fleet.runs_provider(id, target).then(|| match target {
+        let workspace = fleet.workspaces().get(id);
+        let is_run = workspace.is_some_and(|it| it.runs_provider(target));
+        is_run.then(|| match target {
             CallTarget::Connection { name } => Credential::Connection(name.clone()),
             CallTarget::Model { name } => Credential::Model(name.clone()),
         })
@@ -121,8 +123,11 @@ pub(super) fn tell_watchers(
     place: &CallPlace,
     piece: &RawValue,
 ) {
-    for token in fleet.clients_of_turn(at, &place.turn_id) {
-        fleet.cx().emit(CoreEffect::Piece {
+    let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) else {
+        return;
+    };
+    for token in workspace.clients_of_turn(cx, at, &place.turn_id) {
+        cx.emit(CoreEffect::Piece {
             token,
             place: Box::new(place.clone()),
             piece: piece.to_owned(),

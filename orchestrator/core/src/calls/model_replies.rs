@@ -23,6 +23,7 @@ use super::last_reply::LastReply;
 use super::messages::answer_call;
 use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
+use crate::fleet::conversation::Conversation;
 use crate::fleet::task_conversations::TaskConversation;
 use crate::jobs::continuation;
 use crate::{LogEvent, ProcessId};
@@ -191,11 +192,13 @@ impl Calls {
         let agent_name = fleet.agent_name(&at)?.clone();
         asked_by_agents.retain(|agent| *agent != agent_name);
         let task = fleet.task_of(&at).map(TaskConversation::ledger_task);
-        let bundle_revision = fleet.bundle_revision(&at).cloned();
+        let entry = fleet.conversation(&at);
+        let bundle_revision = entry.and_then(Conversation::bundle_revision).cloned();
+        let asked_by = entry.map(|entry| entry.asked_by(&at.instance_key));
         Some(LedgerEntry {
             id: entry_id,
             at: received_at,
-            asked_by: fleet.asked_by(&at),
+            asked_by: asked_by.unwrap_or_default(),
             agent_name,
             asked_by_agents,
             instance_key: at.instance_key,

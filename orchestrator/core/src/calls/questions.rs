@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::open_questions::{ClosedQuestion, OpenQuestion, judged};
 use super::{CallState, Calls, OpenCall};
+use crate::bus::queue::{Message, Notice};
 use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
@@ -102,7 +103,9 @@ fn observe_question(
         detail: Some(detail_of(detail)),
         ..RuntimeEvent::new(kind, timestamp, place, whose, turn.turn_id.clone())
     };
-    fleet.record_observation(&at, &event);
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+        workspace.record_observation(cx, &at, &event);
+    }
 }
 
 impl Calls {
@@ -126,7 +129,7 @@ impl Calls {
                 let said = question.info.message.clone();
                 observe_question(fleet, &question, Kind::QuestionAsked, None, &said);
                 self.questions.ask(question);
-                fleet.note_decisions(id);
+                fleet.post(Message::Notice(Notice::Decisions(id.clone())));
             }
             Err(message) => {
                 let event = LogEvent::warn("question to a person refused");
@@ -135,7 +138,7 @@ impl Calls {
                     .with("connection", connection.as_str());
                 fleet.log(event.with("problem", message.clone()));
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
-                fleet.answer_connector(process, request_id, refused);
+                fleet.cx().answer_connector(process, request_id, refused);
             }
         }
     }
@@ -276,7 +279,9 @@ impl Calls {
             None => told,
         };
         self.questions.note_outcome(question_id, outcome);
-        fleet.note_decisions(&question.at().workspace_id);
+        fleet.post(Message::Notice(Notice::Decisions(
+            question.at().workspace_id.clone(),
+        )));
         let action = end.action();
         let content = match end {
             QuestionOutcome::Answered(content) => Some(content),
@@ -286,7 +291,8 @@ impl Calls {
         };
         let answered = Box::new(QuestionAnswered { action, content });
         let (process, request_id) = question.requester;
-        fleet.answer_connector(process, request_id, ToConnector::QuestionAnswered(answered));
+        let answer = ToConnector::QuestionAnswered(answered);
+        fleet.cx().answer_connector(process, request_id, answer);
         Some(QuestionClosed {
             question_id: question_id.clone(),
             action,

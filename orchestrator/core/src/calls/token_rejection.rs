@@ -13,7 +13,7 @@ use super::{CallState, Calls, OpenCall, ProcessId};
 use crate::LogEvent;
 use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::{TokenReport, Tokens};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, ProcessOwner};
 
 /// Reason a call waits for another token.
 #[derive(Debug)]
@@ -37,7 +37,8 @@ pub(super) fn runs_with_declined(fleet: &Fleet, call: &OpenCall, process: Proces
 pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNeed> {
     let declined = call.declined.as_ref().filter(|it| it.is_for_more)?;
     let need = declined.tokens.keys().next()?;
-    let is_same = fleet.has_tokens(&call.at.workspace_id, &declined.tokens);
+    let workspace = fleet.workspaces().get(&call.at.workspace_id);
+    let is_same = workspace.is_some_and(|it| it.tokens.has(&declined.tokens));
     is_same.then(|| need.clone())
 }
 
@@ -127,7 +128,13 @@ impl Calls {
         if let (None, Some(_), RejectionOutcome::Stays { why, .. }) =
             (verdict.call, &verdict.said, &ruling)
         {
-            return fleet.stays_declined(verdict.process, why);
+            if let Some(ProcessOwner::Connector(id, name)) =
+                fleet.owner_of(verdict.process).cloned()
+                && let Some((connector, _)) = fleet.connector_and_cx(&id, &name)
+            {
+                connector.stays_declined(why);
+            }
+            return;
         }
         let Some(call) = verdict.call.and_then(|id| self.open.get_mut(&id)) else {
             return;

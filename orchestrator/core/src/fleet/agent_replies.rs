@@ -220,7 +220,7 @@ impl Fleet {
     }
 
     fn is_here(&self, requester: &Requester) -> bool {
-        self.owners.get(&requester.process) == Some(&ProcessOwner::Agent(requester.at.clone()))
+        self.owner_of(requester.process) == Some(&ProcessOwner::Agent(requester.at.clone()))
     }
 
     fn on_awaiting_then_tell(
@@ -424,7 +424,9 @@ impl Fleet {
             (TurnWaiter::Client { token, .. }, _) => self.cx.respond_error(token, error.clone()),
             (TurnWaiter::Run(of), _) => self.tell_task(&of, RunUpdate::Ended(Err(error.clone()))),
             (TurnWaiter::Connection(waiter), status) => {
-                self.fail_connection(at, event_id, waiter, error, status);
+                if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+                    workspace.fail_connection(cx, at, event_id, waiter, error, status);
+                }
             }
             (TurnWaiter::Agent(waiter), QuestionStatus::Lost) => {
                 self.tell_agent(at, event_id, &waiter, &outcome_of(error));

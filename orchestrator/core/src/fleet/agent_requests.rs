@@ -29,6 +29,7 @@ use serde_json::json;
 
 use super::agent_replies::AwaitingThenAsk;
 use super::agent_replies::pending_replies::{ReplyMode, Requester};
+use super::conversation::Conversation;
 use super::event_queue::EventOrigin;
 use super::quotas::Root;
 use super::scheduled_inputs::ScheduleCreator;
@@ -123,14 +124,17 @@ impl Fleet {
             }
         };
         if let AgentQuestion::Approval { .. } = &ask.question {
-            self.ask_approval(requester, ask);
+            if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+                workspace.ask_approval(cx, requester, ask);
+            }
             return None;
         }
         if ask.question.is_of_tasks() {
             return Some((requester, ForwardedRequest::Tasks(ask)));
         }
         if ask.question.is_of_schedules() {
-            let Some(creator) = self.schedule_creator(at) else {
+            let entry = self.conversation(at);
+            let Some(creator) = entry.and_then(Conversation::schedule_creator) else {
                 let gone = AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
                 self.answer_agent(&requester, gone.into());
                 return None;
@@ -142,7 +146,8 @@ impl Fleet {
             self.ask_bundle(requester, ask);
             return None;
         }
-        match self.file_work(at, &ask.question) {
+        let files = self.files_of(at);
+        match files.and_then(|files| files.file_work(&ask.question)) {
             Ok(None) => {
                 self.ask_agents(requester, trace, ask);
                 None
@@ -343,7 +348,7 @@ impl Fleet {
         let root = Root::of(&at.workspace_id, chain);
         let workspace = self.workspaces.get_mut(&at.workspace_id);
         let entry = workspace.and_then(|w| w.conversations.get_mut(&at.instance_key));
-        let Some(turn) = entry.and_then(super::Conversation::turn_mut) else {
+        let Some(turn) = entry.and_then(Conversation::turn_mut) else {
             return Ok(());
         };
         self.trees
@@ -362,7 +367,7 @@ impl Fleet {
     ) -> Result<(), AgentRequestError> {
         let at = &requester.at;
         let entry = self.conversation(at);
-        let open = entry.map_or(0, super::Conversation::open_questions);
+        let open = entry.map_or(0, Conversation::open_questions);
         if open >= MAX_OPEN_QUESTIONS && !self.is_awaited(at, &event.id) {
             let message = format!(
                 "this conversation already has {MAX_OPEN_QUESTIONS} unanswered requests; wait for \
@@ -581,7 +586,7 @@ impl Fleet {
                 continue;
             }
             let entry = workspace.conversations.get(last);
-            for next in entry.into_iter().flat_map(super::Conversation::asked) {
+            for next in entry.into_iter().flat_map(Conversation::asked) {
                 paths.push(path.iter().copied().chain([next]).collect());
             }
         }
@@ -606,12 +611,7 @@ impl Fleet {
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             return;
         };
-        let agent_of = |key| {
-            workspace
-                .conversations
-                .get(key)
-                .map(super::Conversation::agent)
-        };
+        let agent_of = |key| workspace.conversations.get(key).map(Conversation::agent);
         let conversation = workspace.bundle.as_ref().zip(agent_of(&at.instance_key));
         let conversation = conversation.map(|(bundle, own)| {
             let own = (own, &at.instance_key);
@@ -639,7 +639,7 @@ impl Fleet {
                     _ => "idle",
                 };
                 InstanceListItem {
-                    pending_events: entry.map_or(0, super::Conversation::pending),
+                    pending_events: entry.map_or(0, Conversation::pending),
                     status: status.to_owned(),
                     agent: metadata.agent_name,
                     instance_key: metadata.instance_key,

@@ -4,23 +4,23 @@ use std::collections::HashSet;
 
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::egress::EgressCaller;
-use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::ipc::{Assignment, ToAgent};
-use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
-use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::{InstanceState, work_dir};
-use goondan_store::writer::operation::{Close, LookUpEvent, Open};
+use goondan_store::writer::operation::{LookUpEvent, Open};
+use serde_json::json;
 
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::changes::RunningAgent;
-use super::conversation::{AgentExit, Conversation, Stage, WrongStage};
+use super::conversation::{AgentExit, Conversation, Stage};
 use super::event_queue::LookingUp;
-use super::{DaemonShutdown, Fleet, ProcessOwner};
+use super::sandboxes::AgentFiles;
+use super::{Fleet, Workspace};
 use crate::bus::queue::{Message, Notice};
-use crate::jobs::{LogFailure, continuation};
+use crate::jobs::continuation;
 use crate::refusals::{control_error, deleted_error};
 use crate::{LogEvent, ProcessId, RequestToken};
 
@@ -38,20 +38,6 @@ continuation! {
 }
 
 impl Fleet {
-    /// True if an instance is in a turn or begins one.
-    pub(crate) fn is_in_turn(&self, at: &InstanceRef) -> bool {
-        let entry = self.conversation(at);
-        entry.is_some_and(Conversation::is_in_turn)
-    }
-
-    /// Ends the process of an instance that is not in a turn: it holds the conversation as it was.
-    pub(crate) fn end_idle_process(&mut self, at: &InstanceRef) {
-        let entry = self.conversation(at);
-        if let Some(process) = entry.and_then(Conversation::process) {
-            self.kill(process, true);
-        }
-    }
-
     pub(crate) fn in_turn(&self) -> HashSet<InstanceRef> {
         let mut found = HashSet::new();
         for (workspace_id, workspace) in &self.workspaces {
@@ -92,8 +78,10 @@ impl Fleet {
         if let Some(how) = &crash {
             self.note_crash(at, how);
         }
-        if let Some((turn, how)) = turn.zip(crash) {
-            self.count_crash(at, turn, &how);
+        if let Some((turn, how)) = turn.zip(crash)
+            && let Some((entry, cx)) = self.conversation_and_cx(at)
+        {
+            entry.count_crash(cx, at, turn, &how);
         }
         if let Some(error) = self.why_nothing_begins(at) {
             self.cancel_waiters(at, &error, QuestionStatus::Stands);
@@ -101,13 +89,6 @@ impl Fleet {
         self.advance(at);
         self.forget_if_done(at);
         false
-    }
-
-    /// Handles an agent process that reports that it cannot start, and exits.
-    pub(crate) fn on_agent_not_started(&mut self, at: &InstanceRef, reason: &str) {
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.report_start_fault(detail_of(reason));
-        }
     }
 
     /// The instance's entry, created if there is none. An instance without an entry has no work,
@@ -155,19 +136,25 @@ impl Fleet {
         }
     }
 
+    fn park_next(&mut self, at: &InstanceRef) {
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.park_next(cx, at);
+        }
+    }
+
     /// Performs the next step of a conversation without a turn.
     fn advance_between_turns(&mut self, at: &InstanceRef, stage: Stage) {
         // A turn in progress finishes on the configuration it began with.
         if self.is_agent_outdated(at) {
-            return self.drain_agent(at, None, CONFIGURATION_CHANGED);
-        }
-        if self.is_to_restart(at) {
-            return self.drain_agent(at, None, SELF_RESTART);
+            return self.drain_agent(at, CONFIGURATION_CHANGED);
         }
         let now = self.cx.now();
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
+        if entry.is_to_restart() {
+            return self.drain_agent(at, SELF_RESTART);
+        }
         let may_start = entry.slot().may_start(now);
         match stage {
             Stage::Unread if entry.may_read(now) => self.read_queue(at),
@@ -181,7 +168,7 @@ impl Fleet {
             | Stage::Loading
             | Stage::Ready(_)
             | Stage::Stopping
-                if self.is_next_poisonous(at) =>
+                if entry.is_next_poisonous() =>
             {
                 self.park_next(at);
             }
@@ -208,24 +195,14 @@ impl Fleet {
     /// store does both at once, in their order.
     pub(super) fn begin_behind(&mut self, at: &InstanceRef, process: ProcessId) {
         let entry = self.conversation(at);
-        if entry.is_some_and(|entry| entry.may_begin_behind(process))
-            && self.may_begin(at)
-            && !self.is_agent_outdated(at)
-            && !self.is_to_restart(at)
-            && !self.counts_turns(at)
-            && !self.is_next_poisonous(at)
-        {
+        let may_follow = entry.is_some_and(|entry| {
+            entry.may_begin_behind(process)
+                && !entry.is_to_restart()
+                && !entry.counts_turns()
+                && !entry.is_next_poisonous()
+        });
+        if may_follow && self.may_begin(at) && !self.is_agent_outdated(at) {
             self.begin_turn(at, process);
-        }
-    }
-
-    /// Logs an event in the wrong stage of a conversation, once for each kind.
-    pub(super) fn log_mistake(&mut self, at: &InstanceRef, wrong: WrongStage) {
-        let entry = self.conversation_mut(at);
-        if entry.is_some_and(|entry| entry.is_new_mistake(wrong)) {
-            let event = LogEvent::error("event in the wrong stage of a conversation").of(at);
-            let event = event.with("event", wrong.event);
-            self.log(event.with("stage", wrong.stage));
         }
     }
 
@@ -233,7 +210,8 @@ impl Fleet {
     fn may_begin(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.filter(|workspace| workspace.closing.is_none());
-        let workspace = workspace.filter(|workspace| !workspace.lacks_task(&at.instance_key));
+        let workspace =
+            workspace.filter(|workspace| !workspace.task_conversations.lacks(&at.instance_key));
         let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
         !self.is_stopping() && entry.is_some_and(|entry| !entry.is_deleting() && !entry.is_frozen())
     }
@@ -241,47 +219,7 @@ impl Fleet {
     /// True if the running process was started with another configuration.
     pub(crate) fn is_agent_outdated(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
-        workspace.is_some_and(|workspace| {
-            let entry = workspace.conversations.get(&at.instance_key);
-            let running = entry.filter(|entry| entry.process().is_some());
-            if running.is_some_and(|entry| entry.overlay().standing.is_pending) {
-                return true;
-            }
-            match (running.and_then(Conversation::running), &workspace.bundle) {
-                (Some(running), Some(bundle)) => running.is_outdated(bundle),
-                _ => false,
-            }
-        })
-    }
-
-    /// True if the agent has requested a restart of its process, and the process still runs.
-    fn is_to_restart(&self, at: &InstanceRef) -> bool {
-        let entry = self.conversation(at);
-        entry.is_some_and(|entry| entry.restarts().due().is_some() && entry.process().is_some())
-    }
-
-    /// True if any agent of a workspace still runs with another configuration.
-    pub(super) fn is_any_agent_outdated(&self, id: &WorkspaceId) -> bool {
-        let agents = self.owners.values();
-        agents
-            .filter_map(|owner| match owner {
-                ProcessOwner::Agent(at) if at.workspace_id == *id => Some(at),
-                _ => None,
-            })
-            .any(|at| self.is_agent_outdated(at))
-    }
-
-    /// True if any turn in progress in a workspace began with another configuration.
-    pub(super) fn is_any_turn_of_before(&self, id: &WorkspaceId) -> bool {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return false;
-        };
-        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
-        let mut running = workspace.conversations.values();
-        running.any(|entry| {
-            let mut turns = entry.turn_contexts();
-            entry.process().is_some() && turns.any(|turn| turn.config_digest.as_ref() != digest)
-        })
+        workspace.is_some_and(|workspace| workspace.is_agent_outdated(&at.instance_key))
     }
 
     /// Asks the store what the instance has to do.
@@ -298,7 +236,9 @@ impl Fleet {
 
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
     pub(crate) fn invalidate_queue(&mut self, at: &InstanceRef) {
-        self.forget_known_parked(at);
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            workspace.parked.forget_known(&at.instance_key);
+        }
         if let Some(entry) = self.conversation_mut(at) {
             entry.invalidate_queue();
             self.advance(at);
@@ -344,51 +284,54 @@ impl Fleet {
             Some(definition) => running.being(*definition),
             None => running,
         };
-        let Some(entry) = self.conversation_mut(at) else {
+        let limits = running.definition.limits;
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
-        let limits = running.definition.limits;
         if let Err(wrong) = entry.begin_start(running) {
-            return self.log_mistake(at, wrong);
+            return entry.log_mistake(cx, at, wrong);
         }
-        let process = self.spawn(&ProcessOwner::Agent(at.clone()), limits);
-        self.start_begun(process);
+        let process = entry.spawn(cx, at, limits);
+        self.starts.begin(process);
         self.read_queue(at);
     }
 
     pub(super) fn agent_assignment(&self, at: &InstanceRef) -> Option<Assignment> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let entry = workspace.conversations.get(&at.instance_key)?;
-        let instances = self.facts.layout.instances(&at.workspace_id);
+        let instances = self.cx.facts().layout.instances(&at.workspace_id);
         let caller = EgressCaller::Agent(entry.agent().clone());
         let agent = entry.definition()?;
         let of_modules = agent.module_sandboxes().filter_map(|it| {
             let caller = it.caller(entry.agent());
-            let socket = self.egress_socket(&at.workspace_id, &caller, &it.sandbox)?;
+            let socket = self
+                .cx
+                .facts()
+                .egress_socket(&at.workspace_id, &caller, &it.sandbox)?;
             Some((caller.to_string(), socket))
         });
         let package_sockets = of_modules.collect();
         let own_dir = || work_dir(&instances.join(instance_dir_name(&at.instance_key)));
-        let (task, work_area) = self.assigned_task(at).unzip();
+        let task = workspace.assigned_task(self.cx.facts(), &at.instance_key);
+        let (task, work_area) = task.unzip();
+        let files = self.files_of(at).ok().filter(|_| task.is_none());
         Some(Assignment::Agent(Box::new(AgentAssignment {
             workspace_id: at.workspace_id.clone(),
             instance_key: at.instance_key.clone(),
             agent: agent.clone(),
             work_dir: work_area.unwrap_or_else(own_dir),
             project_root: workspace.record.project_root.clone(),
-            egress_socket: self.egress_socket(&at.workspace_id, &caller, &agent.sandbox),
+            egress_socket: self
+                .cx
+                .facts()
+                .egress_socket(&at.workspace_id, &caller, &agent.sandbox),
             package_sockets,
-            sandbox: task.is_none().then(|| self.sandbox_dir_of(at)).flatten(),
-            run: task.is_none().then(|| self.run_dir_of(at)).flatten(),
+            sandbox: files.and_then(AgentFiles::sandbox_dir),
+            run: files.and_then(AgentFiles::run_dir),
             changesets: self.changesets_dir_of(at),
             task,
-            node: self.facts.node.clone(),
+            node: self.cx.facts().node.clone(),
         })))
-    }
-
-    /// Name of this node in the cluster; `None` without other nodes.
-    pub(crate) fn node(&self) -> Option<&str> {
-        self.facts.node.as_deref()
     }
 
     pub(crate) fn send_agent(
@@ -434,8 +377,8 @@ impl Fleet {
             self.cx.store(look_up, LookingUp { instance, event_id });
         }
         self.look_for_answers(at, open_turn.as_ref());
-        if has_approvals {
-            self.show_in_chats(&at.workspace_id);
+        if has_approvals && let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.show_in_chats(cx);
         }
         self.advance(at);
         self.forget_if_done(at);
@@ -474,22 +417,19 @@ impl Fleet {
         process: Option<ProcessId>,
         error: &StoreError,
     ) {
-        let event = LogEvent::error("store failed to serve agent; ending its process");
-        self.log(event.of(at).with("error", goondan_log::error_chain(error)));
-        let up = self.conversation(at).and_then(Conversation::process);
-        let process = process.or(up);
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.on_store_failed(process);
-        }
-        if let Some(process) = process {
-            self.kill(process, false);
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.on_store_failure(cx, at, process, error);
         }
     }
 
     /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
     pub(crate) fn on_agent_time(&mut self, at: &InstanceRef) {
         let now = self.cx.now();
-        let idle_ms = self.idle_ms(&at.workspace_id);
+        let workspace = self.workspaces.get(&at.workspace_id);
+        let idle_ms = workspace
+            .map(Workspace::lifecycle)
+            .unwrap_or_default()
+            .idle_ms;
         self.time_out_waiters(at);
         let Some(entry) = self.conversation_mut(at) else {
             return;
@@ -499,45 +439,37 @@ impl Fleet {
             && entry.slot().ready().is_some()
             && now.mono_ms.saturating_sub(entry.idle_since_ms()) >= idle_ms
         {
-            self.drain_agent(at, None, "it is idle");
+            self.drain_agent(at, "it is idle");
         } else {
             self.advance(at);
             self.forget_if_done(at);
         }
     }
 
-    /// Asks an agent's process to finish and end.
-    pub(super) fn drain_agent(&mut self, at: &InstanceRef, grace: Option<u64>, reason: &str) {
-        self.drain(&ProcessOwner::Agent(at.clone()), grace, reason);
+    /// Asks an agent's process to finish and end, within the grace period of its workspace.
+    pub(super) fn drain_agent(&mut self, at: &InstanceRef, reason: &str) {
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            let grace_ms = workspace.grace_period_ms(cx);
+            if let Some(entry) = workspace.conversations.get_mut(&at.instance_key) {
+                entry.drain(cx, at, grace_ms, reason);
+            }
+        }
     }
 
-    pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {
-        let chosen = self.stopping.and_then(
-            |DaemonShutdown {
-                 grace_period_ms, ..
-             }| grace_period_ms,
-        );
-        let bundle = self
-            .workspaces
-            .get(id)
-            .and_then(|workspace| workspace.bundle.as_ref());
-        chosen.unwrap_or_else(|| bundle.map_or(DEFAULT_GRACE_PERIOD_MS, |b| b.grace_period_ms))
+    /// A person wants a new process for an agent.
+    pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.forgive_crashes();
+        }
+        self.audit(at, "restarted", json!({}));
+        self.drain_agent(at, "a restart was requested");
+        self.advance(at);
     }
 
     /// Removes an idle instance without a process.
     pub(crate) fn forget_if_done(&mut self, at: &InstanceRef) {
-        let now_ms = self.cx.now().mono_ms;
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
-            return;
-        };
-        let is_done = workspace
-            .conversations
-            .get(&at.instance_key)
-            .is_some_and(|entry| entry.is_forgettable(now_ms));
-        if is_done && !self.cx.jobs().any(|instance| instance == at) {
-            workspace.conversations.remove(&at.instance_key);
-            let instance = at.clone();
-            self.cx.store(Close { instance }, LogFailure(at.clone()));
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.forget_if_done(cx, &at.instance_key);
         }
     }
 }

@@ -21,7 +21,7 @@ mod pending;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
-use goondan_protocol::ids::{ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId};
+use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, InstanceRef, StepId, TurnId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::{MAX_APPROVAL_INPUT_BYTES, MAX_NAME_BYTES};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
@@ -35,8 +35,10 @@ pub(crate) use self::decisions::DecisionRequester;
 use self::decisions::is_timeout;
 pub(crate) use self::pending::Approvals;
 use self::pending::OpenApproval;
-use super::Fleet;
+use super::Workspace;
 use super::agent_replies::pending_replies::Requester;
+use super::conversation::Conversation;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::refusals::AgentRequestError;
 use crate::{CoreEffect, RequestToken};
@@ -44,17 +46,18 @@ use crate::{CoreEffect, RequestToken};
 continuation! {
     /// Records a request for approval.
     AskingPerson { turn_id: TurnId, call: ApprovalRequest, requester: Requester }
-        after NoteApproval => core.fleet.on_approval_asked
+        after NoteApproval => workspace.on_approval_asked
 }
 
 continuation! {
     /// Records that an approval is delivered.
-    HandingOver { approval_id: ApprovalId } after NoteApproval => &core.fleet.on_approval_handed
+    HandingOver { approval_id: ApprovalId } after NoteApproval => &workspace.on_approval_handed
 }
 
-impl Fleet {
+/// The tool calls of its conversations that wait for a person.
+impl Workspace {
     /// Handles an agent's request for approval of a call.
-    pub(super) fn ask_approval(&mut self, requester: Requester, ask: AgentAsk) {
+    pub(super) fn ask_approval(&mut self, cx: &mut Cx, requester: Requester, ask: AgentAsk) {
         let AgentQuestion::Approval {
             tool_call_id,
             tool_name,
@@ -72,30 +75,27 @@ impl Fleet {
             tool_name,
             input,
             may_have_begun,
-            at: self.cx.now().wall,
+            at: cx.now().wall,
         };
-        if let Err(refused) = check_size(&call) {
-            return self.answer_agent(&requester, refused.into());
-        }
-        let Some(entry) = self.conversation_mut(&at) else {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
+        if let Err(refused) = check_size(&call) {
+            return entry.answer(cx, &requester, refused.into());
+        }
         if let Some(open) = entry.approvals_mut().of_call(&call) {
             let known = &open.known.call;
             if known.tool_name == call.tool_name && known.input == call.input {
                 let id = known.approval_id.clone();
                 open.requester = Some(requester);
-                return self.go_on_with_approval(&at, &id);
+                return self.go_on_with_approval(cx, &at, &id);
             }
             // The call has changed, so an earlier approval does not apply.
             call.may_have_begun |= open.is_told;
         }
         loop {
-            call.approval_id = ApprovalId::of_uuid(self.cx.uuid());
-            if self
-                .find_approval(&at.workspace_id, &call.approval_id)
-                .is_none()
-            {
+            call.approval_id = ApprovalId::of_uuid(cx.uuid());
+            if self.find_approval(&call.approval_id).is_none() {
                 break;
             }
         }
@@ -111,42 +111,49 @@ impl Fleet {
             call,
             requester,
         };
-        self.cx.store(note, then);
+        cx.store(note, then);
     }
 
     /// Handles the result of recording a request.
-    fn on_approval_asked(&mut self, asking: AskingPerson, result: Result<(), StoreError>) {
+    fn on_approval_asked(
+        &mut self,
+        cx: &mut Cx,
+        asking: AskingPerson,
+        result: Result<(), StoreError>,
+    ) {
         let AskingPerson {
             instance: at,
             turn_id,
             call,
             requester,
         } = asking;
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
+            return;
+        };
         match result {
             Ok(()) => {}
             // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => return,
-            Err(error) => return self.on_store_failure(&at, Some(requester.process), &error),
+            Err(error) => {
+                return entry.on_store_failure(cx, &at, Some(requester.process), &error);
+            }
         }
-        let Some(entry) = self.conversation_mut(&at) else {
-            return;
-        };
         let up = entry.process();
         let requester = Some(requester).filter(|it| up == Some(it.process));
         let before = entry.approvals_mut().of_call(&call);
         let before = before.map(|open| (open.known.call.approval_id.clone(), open.waits()));
         if let Some((id, true)) = &before {
-            self.tell_closed(&at, id, "withdrawn: the call has changed");
+            self.tell_closed(cx, &at, id, "withdrawn: the call has changed");
         }
         let asked = LifecycleEvent::ApprovalAsked {
             instance_key: at.instance_key.clone(),
             approval_id: call.approval_id.clone(),
             tool_name: call.tool_name.clone(),
         };
-        let trace = self.turn_of(&at).map(|turn| turn.context.trace);
-        self.announce(&at.workspace_id, asked, trace);
         let id = call.approval_id.clone();
-        if let Some(entry) = self.conversation_mut(&at) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            let trace = entry.turn().map(|turn| turn.context.trace);
+            entry.announce(cx, &at, asked, trace);
             let all = &mut entry.approvals_mut().0;
             all.retain(|open| Some(&open.known.call.approval_id) != before.as_ref().map(|b| &b.0));
             all.push(OpenApproval {
@@ -163,13 +170,13 @@ impl Fleet {
                 deny_from_ms: 0,
             });
         }
-        self.observe_approval(&at, &id, Kind::ApprovalAsked, None);
-        self.show_in_chats(&at.workspace_id);
+        self.observe_approval(cx, &at, &id, Kind::ApprovalAsked, None);
+        self.show_in_chats(cx);
     }
 
     /// Executes the next step of a call: announces the request or delivers the decision.
-    fn go_on_with_approval(&mut self, at: &InstanceRef, id: &ApprovalId) {
-        let Some(entry) = self.conversation_mut(at) else {
+    fn go_on_with_approval(&mut self, cx: &mut Cx, at: &InstanceRef, id: &ApprovalId) {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let ready = entry.slot().ready();
@@ -177,7 +184,7 @@ impl Fleet {
             return;
         };
         let Some(decided) = open.known.decided.clone() else {
-            return self.observe_approval(at, id, Kind::ApprovalAsked, None);
+            return self.observe_approval(cx, at, id, Kind::ApprovalAsked, None);
         };
         // A stopping process would not execute the call.
         let requester = open.requester.as_ref();
@@ -201,7 +208,7 @@ impl Fleet {
                     instance: at.clone(),
                     approval_id: id.clone(),
                 };
-                return self.cx.store(note, then);
+                return cx.store(note, then);
             }
             ApprovalDecision::Approved => open.is_told = true,
             ApprovalDecision::Denied => {}
@@ -213,66 +220,77 @@ impl Fleet {
             reason: decided.reason,
             has_begun,
         };
-        self.answer_agent(&requester, answer);
+        entry.answer(cx, &requester, answer);
     }
 
     /// Handles the result of recording a delivery.
-    fn on_approval_handed(&mut self, handing: &HandingOver, result: Result<(), StoreError>) {
+    fn on_approval_handed(
+        &mut self,
+        cx: &mut Cx,
+        handing: &HandingOver,
+        result: Result<(), StoreError>,
+    ) {
         let (at, id) = (&handing.instance, &handing.approval_id);
-        if let Some(open) = self
-            .conversation_mut(at)
-            .and_then(|entry| entry.approvals_mut().get_mut(id))
-        {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
+            return;
+        };
+        if let Some(open) = entry.approvals_mut().get_mut(id) {
             open.is_handing = false;
             open.known.is_handed |= result.is_ok();
         }
         match result {
-            Ok(()) => self.go_on_with_approval(at, id),
+            Ok(()) => self.go_on_with_approval(cx, at, id),
             // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => {}
-            Err(error) => self.on_store_failure(at, None, &error),
+            Err(error) => entry.on_store_failure(cx, at, None, &error),
         }
     }
 
     /// Ends the pending approvals of a finished turn.
-    pub(crate) fn end_approvals(&mut self, at: &InstanceRef, why: &str) {
-        let Some(entry) = self.conversation_mut(at) else {
+    pub(super) fn end_approvals(&mut self, cx: &mut Cx, at: &InstanceRef, why: &str) {
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
             return;
         };
         let waiting: Vec<ApprovalId> = entry.approvals().waiting().cloned().collect();
         for id in waiting {
-            self.tell_closed(at, &id, &format!("withdrawn: {why}"));
+            self.tell_closed(cx, at, &id, &format!("withdrawn: {why}"));
         }
-        if let Some(entry) = self.conversation_mut(at) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             *entry.approvals_mut() = Approvals::default();
         }
     }
 
     /// Reports a conversation's pending approvals to a client that starts to wait for its turn.
     pub(super) fn tell_of_approvals(
-        &mut self,
+        &self,
+        cx: &mut Cx,
         at: &InstanceRef,
         event_id: &EventId,
         token: RequestToken,
     ) {
-        let is_of_turn = self
-            .turn_of(at)
-            .is_some_and(|turn| turn.context.event_id == *event_id);
-        let Some(entry) = self.conversation_mut(at).filter(|_| is_of_turn) else {
+        let is_of_turn = |entry: &&Conversation| {
+            let turn = entry.turn();
+            turn.is_some_and(|turn| turn.context.event_id == *event_id)
+        };
+        let entry = self.conversations.get(&at.instance_key);
+        let Some(entry) = entry.filter(is_of_turn) else {
             return;
         };
         let waiting: Vec<ApprovalId> = entry.approvals().waiting().cloned().collect();
         for id in waiting {
-            let event = self.approval_event(at, &id, Kind::ApprovalAsked, None);
+            let event = entry.approval_event(cx, at, &id, Kind::ApprovalAsked, None);
             let written = event.map(|event| serde_json::value::to_raw_value(&event));
             if let Some(Ok(event)) = written {
-                self.cx.emit(CoreEffect::Progress { token, event });
+                cx.emit(CoreEffect::Progress { token, event });
             }
         }
     }
 
-    fn tell_closed(&mut self, at: &InstanceRef, id: &ApprovalId, how: &str) {
-        let Some(open) = self.approval(at, id) else {
+    fn tell_closed(&mut self, cx: &mut Cx, at: &InstanceRef, id: &ApprovalId, how: &str) {
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
+            return;
+        };
+        let Some(open) = entry.approvals().get(id) else {
             return;
         };
         let closed = LifecycleEvent::ApprovalClosed {
@@ -281,33 +299,54 @@ impl Fleet {
             tool_name: open.known.call.tool_name.clone(),
             how: how.to_owned(),
         };
-        let trace = self.turn_of(at).map(|turn| turn.context.trace);
-        self.announce(&at.workspace_id, closed, trace);
-        self.close_in_chats(&at.workspace_id, id, how);
+        let trace = entry.turn().map(|turn| turn.context.trace);
+        entry.announce(cx, at, closed, trace);
+        self.close_in_chats(cx, id, how);
     }
 
     fn observe_approval(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         id: &ApprovalId,
         kind: Kind,
         detail: Option<&str>,
     ) {
-        if let Some(event) = self.approval_event(at, id, kind, detail) {
-            self.record_observation(at, &event);
+        let entry = self.conversations.get(&at.instance_key);
+        let event = entry.and_then(|entry| entry.approval_event(cx, at, id, kind, detail));
+        if let Some(event) = event {
+            self.record_observation(cx, at, &event);
         }
     }
 
+    /// Finds the conversation of an approval.
+    pub(crate) fn find_approval(&self, id: &ApprovalId) -> Option<(&InstanceKey, &Conversation)> {
+        let mut entries = self.conversations.iter();
+        entries.find(|(_, entry)| entry.approvals().get(id).is_some())
+    }
+
+    /// Pending approvals of a conversation.
+    pub(crate) fn approvals_waiting(
+        &self,
+        key: &InstanceKey,
+    ) -> impl Iterator<Item = &ApprovalId> + use<'_> {
+        let entry = self.conversations.get(key).into_iter();
+        entry.flat_map(|entry| entry.approvals().waiting())
+    }
+}
+
+impl Conversation {
     /// Event for the turn's watchers, while the turn is in progress.
     fn approval_event(
         &self,
+        cx: &Cx,
         at: &InstanceRef,
         id: &ApprovalId,
         kind: Kind,
         detail: Option<&str>,
     ) -> Option<RuntimeEvent> {
-        let (agent, turn) = (self.agent_name(at)?, self.turn_of(at)?);
-        let open = self.approval(at, id)?;
+        let (agent, turn) = (self.agent(), self.turn()?);
+        let open = self.approvals().get(id)?;
         if open.turn_id != turn.turn_id {
             return None;
         }
@@ -322,43 +361,8 @@ impl Fleet {
             tool_name: Some(call.tool_name.clone()),
             approval_id: Some(id.clone()),
             detail: Some(detail_of(&detail)),
-            ..RuntimeEvent::new(kind, self.cx.now().wall, place, whose, turn.turn_id.clone())
+            ..RuntimeEvent::new(kind, cx.now().wall, place, whose, turn.turn_id.clone())
         })
-    }
-
-    fn approval(&self, at: &InstanceRef, id: &ApprovalId) -> Option<&OpenApproval> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        workspace
-            .conversations
-            .get(&at.instance_key)?
-            .approvals()
-            .get(id)
-    }
-
-    /// Finds the conversation of an approval.
-    pub(crate) fn find_approval(
-        &self,
-        id: &WorkspaceId,
-        approval_id: &ApprovalId,
-    ) -> Option<InstanceRef> {
-        let mut entries = self.workspaces.get(id)?.conversations.iter();
-        let (key, _) = entries.find(|(_, entry)| entry.approvals().get(approval_id).is_some())?;
-        Some(InstanceRef {
-            workspace_id: id.clone(),
-            instance_key: key.clone(),
-        })
-    }
-
-    /// Pending approvals of a conversation.
-    pub(crate) fn approvals_waiting<'f>(
-        &'f self,
-        at: &InstanceRef,
-    ) -> impl Iterator<Item = &'f ApprovalId> + use<'f> {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
-        entry
-            .into_iter()
-            .flat_map(|entry| entry.approvals().waiting())
     }
 }
 

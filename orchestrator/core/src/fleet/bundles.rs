@@ -13,7 +13,7 @@ use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, RevisionId, WorkspaceId};
+use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::RuntimeEventKind;
 use goondan_store::file_names::instance_dir_name;
@@ -82,6 +82,15 @@ struct QueuedBundleAction {
 /// Queued operations by conversation. The first of each queue is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct BundleQueues(BTreeMap<InstanceRef, VecDeque<QueuedBundleAction>>);
+
+impl Overlay {
+    /// The configuration has changed: what was looked up under the earlier one is dropped.
+    pub(super) fn disarm(&mut self) {
+        if let ConfigLookup::Known(_) = self.arming {
+            self.arming = ConfigLookup::Unknown;
+        }
+    }
+}
 
 fn outcome_of(outcome: &TurnOutcome) -> ConfigOutcome {
     match outcome {
@@ -164,22 +173,9 @@ impl Fleet {
         if !authority::is_author(entry.definition()?) || !self.has_bundles(&at.workspace_id) {
             return None;
         }
-        let instances = self.facts.layout.instances(&at.workspace_id);
+        let instances = self.cx.facts().layout.instances(&at.workspace_id);
         let dir = instances.join(instance_dir_name(&at.instance_key));
         Some(dir.join(SWARM_BUNDLE).join(CHANGESETS))
-    }
-
-    /// Drops the definitions looked up under an earlier configuration.
-    pub(super) fn disarm(&mut self, id: &WorkspaceId) {
-        let workspace = self.workspaces.get_mut(id);
-        let instances = workspace
-            .into_iter()
-            .flat_map(|it| it.conversations.values_mut());
-        for entry in instances {
-            if let ConfigLookup::Known(_) = entry.overlay().arming {
-                entry.overlay_mut().arming = ConfigLookup::Unknown;
-            }
-        }
     }
 
     /// Handles the end of a step. If another revision must become active, the process is replaced
@@ -282,20 +278,6 @@ impl Fleet {
             line.iter()
                 .any(|it| matches!(it.asker, BundleRequester::Nobody))
         })
-    }
-
-    /// The revision that a conversation uses; `None` for the project's configuration.
-    pub(crate) fn bundle_revision(&self, at: &InstanceRef) -> Option<&RevisionId> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.conversations.get(&at.instance_key)?;
-        entry.overlay().standing.active.as_ref()
-    }
-
-    /// True if the outcome of each turn must be counted before the next turn begins.
-    pub(super) fn counts_turns(&self, at: &InstanceRef) -> bool {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.overlay().standing.is_on_probation)
     }
 
     fn check_room(&self, at: &InstanceRef) -> Result<(), AgentRequestError> {

@@ -187,6 +187,8 @@ impl Fleet {
             detail: Some(detail_of(cancelling.reason)),
             ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
         };
-        self.record_observation(at, &event);
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.record_observation(cx, at, &event);
+        }
     }
 }

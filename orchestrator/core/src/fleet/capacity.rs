@@ -7,13 +7,15 @@
 //! most [`IDLE_AGENTS_MAX`] idle agents keep running. [`super::starts`] queues the agents that wait
 //! for a slot.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::control::Resource;
-use goondan_protocol::ids::InstanceRef;
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 
-use super::{Fleet, ProcessOwner};
+use super::conversation::Conversation;
+use super::{Fleet, ProcessOwner, Workspace};
 use crate::LogEvent;
+use crate::bus::context::Cx;
 use crate::exchange::{ProcessId, ResourceLevel, ResourceUsage};
 use crate::limits::{
     IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
@@ -223,30 +225,14 @@ impl CapacityState {
     }
 }
 
-impl Fleet {
-    /// Handles a measurement of the available resources.
-    pub(crate) fn on_supply(&mut self, supply: ResourceUsage) {
-        let agents = self.count_agents();
-        let surplus = self.room.measured(supply, agents);
-        self.tell_of_shortage();
-        if surplus > 0 {
-            self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
-        } else {
-            self.stop_ahead();
-        }
-        self.let_in();
-    }
-
+/// The agents that run and are idle.
+impl CapacityState {
     /// Counts the running agents. Agents being stopped take no more resources and are not counted.
-    fn count_agents(&self) -> Agents {
+    fn count(&self, workspaces: &BTreeMap<WorkspaceId, Workspace>) -> Agents {
         let mut agents = Agents::default();
-        let instances = self
-            .workspaces
-            .values()
-            .flat_map(|w| w.conversations.values());
-        for entry in instances {
+        for entry in workspaces.values().flat_map(|w| w.conversations.values()) {
             match entry.slot().up() {
-                Some(up) if self.room.leaving.contains(&up.process) => {}
+                Some(up) if self.leaving.contains(&up.process) => {}
                 Some(_) if entry.is_at_rest() => agents.idle += 1,
                 Some(_) => agents.working += 1,
                 None => {}
@@ -257,100 +243,74 @@ impl Fleet {
 
     /// Reports the start of a shortage, and its end after a period without one, because shortages
     /// fluctuate.
-    fn tell_of_shortage(&mut self) {
-        let now_ms = self.cx.now().mono_ms;
-        if !self.room.short_of.is_empty() {
-            self.room.last_short_ms = now_ms;
+    fn report(&mut self, cx: &mut Cx) {
+        let now_ms = cx.now().mono_ms;
+        if !self.short_of.is_empty() {
+            self.last_short_ms = now_ms;
         }
-        let is_over = now_ms.saturating_sub(self.room.last_short_ms) >= ROOM_QUIET_MS;
-        let event = match (self.room.short_of.is_empty(), self.room.is_told) {
+        let is_over = now_ms.saturating_sub(self.last_short_ms) >= ROOM_QUIET_MS;
+        let event = match (self.short_of.is_empty(), self.is_told) {
             (false, false) => LogEvent::warn(
                 "resources for processes run short; stopping the longest idle agents",
             ),
             (true, true) if is_over => LogEvent::info("resources for processes available again"),
             _ => return,
         };
-        self.room.is_told = !self.room.is_told;
-        let short_of: Vec<&str> = self.room.short_of.iter().map(|r| r.as_str()).collect();
-        self.log(event.with("shortOf", short_of.join(", ")));
+        self.is_told = !self.is_told;
+        let short_of: Vec<&str> = self.short_of.iter().map(|r| r.as_str()).collect();
+        cx.log(event.with("shortOf", short_of.join(", ")));
     }
 
-    /// Stops as many idle agents as one working agent replaces, unless agents are already being
-    /// stopped.
-    pub(super) fn make_place(&mut self) {
-        if self.room.leaving.is_empty() {
-            let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
-            self.stop_longest_idle(usize::try_from(places).unwrap_or(1));
-        }
+    /// A process could not start: no other is tried for some time.
+    fn run_out(&mut self, now_ms: u64) {
+        self.left = 0;
+        self.retry_at_ms = now_ms.saturating_add(ROOM_RETRY_MS);
     }
 
-    /// Stops a few idle agents to keep slots free in advance.
-    pub(super) fn stop_ahead(&mut self) {
-        let count = STOPPED_AHEAD_MAX.min(self.room.surplus_ahead);
-        if count > 0 {
-            self.stop_longest_idle(usize::try_from(count).unwrap_or(usize::MAX));
-        }
+    /// An idle agent is stopped for its resources.
+    fn begin_stopping(&mut self, process: ProcessId) {
+        self.surplus_ahead = self.surplus_ahead.saturating_sub(1);
+        self.leaving.insert(process);
     }
 
     /// True if waiting can free capacity: an agent is being stopped, or an agent is working that
-    /// does not wait for this one.
-    pub(super) fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
-        if self.cx.now().mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
+    /// does not wait for the one that is to start.
+    pub(super) fn is_worth_waiting_for(&self, cx: &Cx, entry: Option<&Conversation>) -> bool {
+        if cx.now().mono_ms < self.retry_at_ms || !self.leaving.is_empty() {
             return true;
         }
-        let is_asked = self.conversation_mut(at).is_some_and(|entry| {
+        let is_asked = entry.is_some_and(|entry| {
             let first = entry.queue().ready().next();
             first.is_some_and(|event| event.chain.is_some())
         });
         // Other programs may hold memory and processes indefinitely.
-        let is_own = self.room.scarcest == Some(Resource::Descriptors);
-        let mut owners = self.owners.values();
-        is_own && !is_asked && owners.any(|owner| matches!(owner, ProcessOwner::Agent(_)))
-    }
-
-    /// Stops idle agents, longest idle first.
-    fn stop_longest_idle(&mut self, count: usize) {
-        for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
-            let Some(IdleAgent { process, at, .. }) = self.next_longest_idle() else {
-                return;
-            };
-            self.room.surplus_ahead = self.room.surplus_ahead.saturating_sub(1);
-            self.room.leaving.insert(process);
-            self.drain_agent(&at, None, "its resources are needed");
-        }
+        let is_own = self.scarcest == Some(Resource::Descriptors);
+        is_own && !is_asked && cx.processes().is_any_agent()
     }
 
     /// The longest idle agent, if any.
-    fn next_longest_idle(&mut self) -> Option<IdleAgent> {
+    fn next_longest_idle(
+        &mut self,
+        workspaces: &BTreeMap<WorkspaceId, Workspace>,
+    ) -> Option<IdleAgent> {
         let mut was_looked = false;
         loop {
-            match self.room.longest_idle.pop_front() {
-                Some(idle) if self.is_idle_since(&idle) => return Some(idle),
+            match self.longest_idle.pop_front() {
+                Some(idle) if idle.is_idle_since(workspaces) => return Some(idle),
                 Some(_) => {}
                 None if was_looked => return None,
                 None => {
-                    self.look_for_idle();
+                    self.look_for_idle(workspaces);
                     was_looked = true;
                 }
             }
         }
     }
 
-    /// True if an agent has been idle since the scan.
-    fn is_idle_since(&self, idle: &IdleAgent) -> bool {
-        let workspace = self.workspaces.get(&idle.at.workspace_id);
-        let entry = workspace.and_then(|w| w.conversations.get(&idle.at.instance_key));
-        entry.is_some_and(|entry| {
-            entry.may_leave()
-                && entry.slot().ready() == Some(idle.process)
-                && entry.idle_since_ms() == idle.since_ms
-        })
-    }
-
     /// Scans all agents. There can be thousands, so it records more than are stopped now.
-    fn look_for_idle(&mut self) {
+    fn look_for_idle(&mut self, workspaces: &BTreeMap<WorkspaceId, Workspace>) {
         let mut idle = Vec::new();
-        for (workspace_id, workspace) in &self.workspaces {
+        for (workspace_id, workspace) in workspaces {
             let instances = workspace.conversations.iter();
             idle.extend(instances.filter_map(|(key, entry)| {
                 let process = entry.slot().ready().filter(|_| entry.may_leave())?;
@@ -372,7 +332,64 @@ impl Fleet {
                     instance_key: key.clone(),
                 },
             });
-        self.room.longest_idle = idle.collect();
+        self.longest_idle = idle.collect();
+    }
+}
+
+impl IdleAgent {
+    /// True if it has been idle since the scan.
+    fn is_idle_since(&self, workspaces: &BTreeMap<WorkspaceId, Workspace>) -> bool {
+        let workspace = workspaces.get(&self.at.workspace_id);
+        let entry = workspace.and_then(|w| w.conversations.get(&self.at.instance_key));
+        entry.is_some_and(|entry| {
+            entry.may_leave()
+                && entry.slot().ready() == Some(self.process)
+                && entry.idle_since_ms() == self.since_ms
+        })
+    }
+}
+
+impl Fleet {
+    /// Handles a measurement of the available resources.
+    pub(crate) fn on_supply(&mut self, supply: ResourceUsage) {
+        let agents = self.room.count(&self.workspaces);
+        let surplus = self.room.measured(supply, agents);
+        self.room.report(&mut self.cx);
+        if surplus > 0 {
+            self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
+        } else {
+            self.stop_ahead();
+        }
+        self.let_in();
+    }
+
+    /// Stops as many idle agents as one working agent replaces, unless agents are already being
+    /// stopped.
+    pub(super) fn make_place(&mut self) {
+        if self.room.leaving.is_empty() {
+            let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
+            self.stop_longest_idle(usize::try_from(places).unwrap_or(1));
+        }
+    }
+
+    /// Stops a few idle agents to keep slots free in advance.
+    pub(super) fn stop_ahead(&mut self) {
+        let count = STOPPED_AHEAD_MAX.min(self.room.surplus_ahead);
+        if count > 0 {
+            self.stop_longest_idle(usize::try_from(count).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Stops idle agents, longest idle first.
+    fn stop_longest_idle(&mut self, count: usize) {
+        for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
+            let Some(IdleAgent { process, at, .. }) = self.room.next_longest_idle(&self.workspaces)
+            else {
+                return;
+            };
+            self.room.begin_stopping(process);
+            self.drain_agent(&at, "its resources are needed");
+        }
     }
 
     /// Handles an agent's exit: its slot may be used by a waiting agent.
@@ -383,14 +400,13 @@ impl Fleet {
 
     /// Handles a process that could not start for lack of resources. Returns its owner.
     pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<ProcessOwner> {
-        let owner = self.owners.remove(&process)?;
+        let owner = self.cx.processes_mut().remove(process)?;
         if let Some(slot) = self.slot_mut(&owner) {
             slot.not_started(how.to_owned());
         }
         let event = LogEvent::warn("no resources for a process; it starts later");
-        self.log(Self::log_of(&owner, event).with("how", how));
-        self.room.left = 0;
-        self.room.retry_at_ms = self.cx.now().mono_ms.saturating_add(ROOM_RETRY_MS);
+        self.log(owner.log_line(event).with("how", how));
+        self.room.run_out(self.cx.now().mono_ms);
         if let ProcessOwner::Agent(at) = &owner {
             self.wait_to_start(at);
         }

@@ -16,13 +16,16 @@ use goondan_protocol::decision::{
     DecisionAnswer, DecisionButton, DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict,
     DecisionsFollow,
 };
-use goondan_protocol::ids::{ApprovalId, ConnectionName, DecisionId, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ApprovalId, ConnectionName, DecisionId, InstanceKey};
 use goondan_protocol::ipc::ToConnector;
 use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
+use goondan_protocol::time::Timestamp;
 
+use super::Workspace;
 use super::approvals::{AuthorizedDecision, DecisionRequester};
+use super::connectors::Connector;
 use super::conversation::Conversation;
-use super::{Fleet, Workspace};
+use crate::bus::context::Cx;
 use crate::bus::queue::{Message, Notice};
 use crate::{LogEvent, ProcessId};
 
@@ -51,6 +54,73 @@ impl ShownApprovals {
         let mut sets = [&self.shown, &self.others, &self.sought].into_iter();
         sets.any(|set| set.contains(id))
     }
+
+    /// A process begins to show decisions. It reports those that it shows already.
+    fn follow(&mut self, process: ProcessId, follow: DecisionsFollow) {
+        let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
+        *self = Self {
+            process: Some(process),
+            sought: known.collect(),
+            ..Self::default()
+        };
+    }
+
+    /// Determines the state of the approvals that the process reported as shown.
+    fn settle_sought(&mut self, cx: &mut Cx, status: impl Fn(&ApprovalId) -> ApprovalStatus) {
+        for decision_id in std::mem::take(&mut self.sought) {
+            match status(&decision_id.to_approval()) {
+                ApprovalStatus::Unknown => drop(self.sought.insert(decision_id)),
+                ApprovalStatus::Waits => drop(self.shown.insert(decision_id)),
+                ApprovalStatus::Closed(how) => self.tell_closed(cx, decision_id, how),
+            }
+        }
+    }
+
+    /// Shows pending approvals, longest waiting first, up to the limit.
+    fn show(&mut self, cx: &mut Cx, mut waiting: Vec<(Timestamp, DecisionShow)>) {
+        let Some(process) = self.process else {
+            return;
+        };
+        waiting.sort_by_key(|(at, _)| at.as_unix_millis());
+        waiting.truncate(self.room());
+        for (_, show) in waiting {
+            self.shown.insert(show.decision_id.clone());
+            cx.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
+        }
+    }
+
+    /// Shows a pending decision of another kind, unless it is shown or there is no room.
+    fn show_other(&mut self, cx: &mut Cx, show: DecisionShow) {
+        if self.sought.remove(&show.decision_id) {
+            self.others.insert(show.decision_id);
+            return;
+        }
+        let Some(process) = self.process else {
+            return;
+        };
+        if self.has(&show.decision_id) || self.room() == 0 {
+            return;
+        }
+        self.others.insert(show.decision_id.clone());
+        cx.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
+    }
+
+    /// Updates a closed decision, if it is shown.
+    fn close(&mut self, cx: &mut Cx, decision_id: DecisionId, how: String) {
+        let mut sets = [&mut self.shown, &mut self.others, &mut self.sought];
+        let is_shown = sets.iter_mut().any(|set| set.remove(&decision_id));
+        if is_shown {
+            self.tell_closed(cx, decision_id, how);
+        }
+    }
+
+    fn tell_closed(&mut self, cx: &mut Cx, decision_id: DecisionId, how: String) {
+        self.has_room_again = true;
+        if let Some(process) = self.process {
+            let closed = ToConnector::DecisionClosed(DecisionClosed { decision_id, how });
+            cx.answer_connector(process, None, closed);
+        }
+    }
 }
 
 /// State of an approval that a connection shows.
@@ -62,261 +132,168 @@ enum ApprovalStatus {
     Unknown,
 }
 
+/// The decisions that chats show.
 impl Workspace {
     /// True if the pending approvals of each active conversation are known.
-    fn is_all_read(&self) -> bool {
+    pub(crate) fn has_all_approvals(&self) -> bool {
         let mut entries = self.conversations.values();
         entries.all(Conversation::is_read)
     }
-}
 
-impl Fleet {
     /// The approval chat of a connection in the running configuration, if any.
-    pub(crate) fn approval_chat(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Option<ApprovalChat> {
-        self.bundle(id)?.connections.get(name)?.approvals()
+    pub(crate) fn approval_chat(&self, name: &ConnectionName) -> Option<ApprovalChat> {
+        let bundle = self.bundle.as_ref()?;
+        bundle.connections.get(name)?.approvals()
     }
 
     /// Starts showing pending decisions in a connection.
     pub(crate) fn on_decisions_follow(
         &mut self,
-        id: &WorkspaceId,
+        cx: &mut Cx,
         name: &ConnectionName,
         process: ProcessId,
         follow: DecisionsFollow,
     ) {
-        if self.approval_chat(id, name).is_none() {
+        if self.approval_chat(name).is_none() {
             return;
         }
-        let Some(connector) = self.connector_mut(id, name) else {
+        let Some(connector) = self.connectors.get_mut(name) else {
             return;
         };
-        let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
-        connector.showing = ShownApprovals {
-            process: Some(process),
-            sought: known.collect(),
-            ..ShownApprovals::default()
-        };
-        self.settle_sought(id, name);
-        self.show_waiting(id, name);
-        self.note_decisions(id);
+        connector.showing_mut().follow(process, follow);
+        self.settle_sought(cx, name);
+        self.show_waiting(cx, name);
+        self.note_decisions(cx);
     }
 
     /// Shows and closes the decisions of other kinds again, because one may have changed.
-    pub(crate) fn note_decisions(&mut self, id: &WorkspaceId) {
-        if !self.showing_in(id).is_empty() {
-            self.post(Message::Notice(Notice::Decisions(id.clone())));
+    fn note_decisions(&self, cx: &mut Cx) {
+        if !self.showing().is_empty() {
+            let id = self.record.workspace_id.clone();
+            cx.send(Message::Notice(Notice::Decisions(id)));
         }
     }
 
-    /// Clears the state after a connection's process exited. The next process reports the decisions
-    /// it shows.
-    pub(super) fn forget_shown_by(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        if let Some(connector) = self.connector_mut(id, name) {
-            connector.showing = ShownApprovals::default();
-        }
-    }
-
-    /// Connections of a workspace that show decisions.
-    pub(crate) fn showing_in(&self, id: &WorkspaceId) -> Vec<ConnectionName> {
-        let connectors = self.workspaces.get(id).into_iter();
-        let connectors = connectors.flat_map(|workspace| &workspace.connectors);
-        let showing = connectors.filter(|(_, connector)| connector.showing.process.is_some());
+    /// Connections that show decisions.
+    pub(crate) fn showing(&self) -> Vec<ConnectionName> {
+        let connectors = self.connectors.iter();
+        let showing = connectors.filter(|(_, it)| it.showing().process.is_some());
         showing.map(|(name, _)| name.clone()).collect()
     }
 
     /// Shows approvals that have become pending or were found.
-    pub(super) fn show_in_chats(&mut self, id: &WorkspaceId) {
-        for name in self.showing_in(id) {
-            self.settle_sought(id, &name);
-            self.show_waiting(id, &name);
+    pub(super) fn show_in_chats(&mut self, cx: &mut Cx) {
+        for name in self.showing() {
+            self.settle_sought(cx, &name);
+            self.show_waiting(cx, &name);
         }
-        self.note_decisions(id);
+        self.note_decisions(cx);
     }
 
-    /// Periodic work: resolves decisions that were not found, and shows more if there is room.
-    pub(super) fn pump_showing(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let Some(connector) = self.connector_mut(id, name) else {
+    /// Periodic work: resolves approvals that were not found, and shows more if there is room.
+    pub(super) fn advance_showing(&mut self, cx: &mut Cx, name: &ConnectionName) {
+        let Some(connector) = self.connectors.get_mut(name) else {
             return;
         };
-        let has_room_again = std::mem::take(&mut connector.showing.has_room_again);
-        let is_seeking = !connector.showing.sought.is_empty();
+        let showing = connector.showing_mut();
+        let has_room_again = std::mem::take(&mut showing.has_room_again);
+        let is_seeking = !showing.sought.is_empty();
         if is_seeking {
-            self.settle_sought(id, name);
+            self.settle_sought(cx, name);
         }
         if has_room_again {
-            self.show_waiting(id, name);
+            self.show_waiting(cx, name);
         }
         if is_seeking || has_room_again {
-            self.note_decisions(id);
+            self.note_decisions(cx);
         }
     }
 
-    fn standing_of(&self, id: &WorkspaceId, decision_id: &DecisionId) -> ApprovalStatus {
-        let approval_id = decision_id.to_approval();
-        let found = self.find_approval(id, &approval_id);
-        match found.and_then(|at| self.decision_about(&at, &approval_id)) {
-            Some(None) => ApprovalStatus::Waits,
-            Some(Some(how)) => ApprovalStatus::Closed(how),
-            None => ApprovalStatus::Unknown,
-        }
-    }
-
-    /// True if the approvals of each active conversation are known.
-    pub(crate) fn has_all_approvals(&self, id: &WorkspaceId) -> bool {
-        self.workspaces.get(id).is_some_and(Workspace::is_all_read)
-    }
-
-    /// Determines the state of approvals that a connection reported as shown.
-    fn settle_sought(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let connector = self.connector_mut(id, name);
-        let sought = connector.map(|it| std::mem::take(&mut it.showing.sought));
-        for decision_id in sought.into_iter().flatten() {
-            let standing = self.standing_of(id, &decision_id);
-            let Some(connector) = self.connector_mut(id, name) else {
-                return;
-            };
-            match standing {
-                ApprovalStatus::Unknown => drop(connector.showing.sought.insert(decision_id)),
-                ApprovalStatus::Waits => drop(connector.showing.shown.insert(decision_id)),
-                ApprovalStatus::Closed(how) => self.tell_closed_in(id, name, decision_id, how),
+    fn settle_sought(&mut self, cx: &mut Cx, name: &ConnectionName) {
+        let conversations = &self.conversations;
+        let status = |id: &ApprovalId| {
+            let mut entries = conversations.values();
+            match entries.find_map(|entry| entry.approvals().decision_about(id)) {
+                Some(None) => ApprovalStatus::Waits,
+                Some(Some(how)) => ApprovalStatus::Closed(how),
+                None => ApprovalStatus::Unknown,
             }
+        };
+        if let Some(connector) = self.connectors.get_mut(name) {
+            connector.showing_mut().settle_sought(cx, status);
         }
     }
 
     /// Shows pending approvals in a connection, up to its limit.
-    fn show_waiting(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let Some(chat) = self.approval_chat(id, name) else {
+    fn show_waiting(&mut self, cx: &mut Cx, name: &ConnectionName) {
+        let chat = self.approval_chat(name);
+        let policy = self.approval_policy();
+        let connector = self.connectors.get_mut(name);
+        let Some((chat, connector)) = chat.zip(connector) else {
             return;
         };
-        let Some(workspace) = self.workspaces.get(id) else {
-            return;
-        };
-        let Some(showing) = workspace.connectors.get(name).map(|it| &it.showing) else {
-            return;
-        };
-        let Some(process) = showing.process else {
-            return;
-        };
-        let policy = workspace.approval_policy();
+        let showing = connector.showing_mut();
+        let is_new = |it: &ApprovalId| !showing.has(&it.into());
         let mut waiting = Vec::new();
-        for (key, entry) in &workspace.conversations {
+        for (key, entry) in &self.conversations {
             if chat.has_agent(entry.agent().as_str()) {
-                let is_new = |it: &ApprovalId| !showing.has(&it.into());
                 let whose = (key, entry.agent());
                 waiting.extend(entry.approvals().to_show(whose, policy, is_new));
             }
         }
-        // Longest waiting first.
-        waiting.sort_by_key(|(at, _)| at.as_unix_millis());
-        waiting.truncate(showing.room());
-        for (_, show) in waiting {
-            if let Some(connector) = self.connector_mut(id, name) {
-                connector.showing.shown.insert(show.decision_id.clone());
-            }
-            self.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
-        }
+        showing.show(cx, waiting);
     }
 
     /// Decisions of other kinds that a connection shows or may show.
-    pub(crate) fn other_decisions_shown(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Vec<DecisionId> {
-        let workspace = self.workspaces.get(id);
-        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let showing = connector.map(|connector| &connector.showing).into_iter();
-        let all = showing.flat_map(|showing| showing.others.iter().chain(&showing.sought));
+    pub(crate) fn other_decisions_shown(&self, name: &ConnectionName) -> Vec<DecisionId> {
+        let showing = self.connectors.get(name).map(Connector::showing);
+        let all = showing.into_iter();
+        let all = all.flat_map(|showing| showing.others.iter().chain(&showing.sought));
         all.cloned().collect()
     }
 
     /// Shows a pending decision of another kind in a connection, unless it is shown or there is no
     /// room.
-    pub(crate) fn show_decision(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        show: DecisionShow,
-    ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let showing = &mut connector.showing;
-        if showing.sought.remove(&show.decision_id) {
-            showing.others.insert(show.decision_id);
-            return;
+    pub(crate) fn show_decision(&mut self, cx: &mut Cx, name: &ConnectionName, show: DecisionShow) {
+        if let Some(connector) = self.connectors.get_mut(name) {
+            connector.showing_mut().show_other(cx, show);
         }
-        let Some(process) = showing.process else {
-            return;
-        };
-        if showing.has(&show.decision_id) || showing.room() == 0 {
-            return;
-        }
-        showing.others.insert(show.decision_id.clone());
-        self.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
     }
 
-    /// Updates a decision of another kind that is no longer pending in a connection.
+    /// Updates a decision that is no longer pending in a connection, if it is shown there.
     pub(crate) fn close_decision(
         &mut self,
-        id: &WorkspaceId,
+        cx: &mut Cx,
         name: &ConnectionName,
         decision_id: DecisionId,
         how: String,
     ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let showing = &mut connector.showing;
-        if showing.others.remove(&decision_id) || showing.sought.remove(&decision_id) {
-            self.tell_closed_in(id, name, decision_id, how);
+        if let Some(connector) = self.connectors.get_mut(name) {
+            connector.showing_mut().close(cx, decision_id, how);
         }
     }
 
     /// Updates a closed approval in the connections that show it.
-    pub(super) fn close_in_chats(&mut self, id: &WorkspaceId, approval_id: &ApprovalId, how: &str) {
-        for name in self.showing_in(id) {
-            let Some(connector) = self.connector_mut(id, &name) else {
-                continue;
-            };
-            let showing = &mut connector.showing;
-            let decision_id = DecisionId::from(approval_id);
-            if showing.shown.remove(&decision_id) || showing.sought.remove(&decision_id) {
-                self.tell_closed_in(id, &name, decision_id, how.to_owned());
-            }
+    pub(super) fn close_in_chats(&mut self, cx: &mut Cx, approval_id: &ApprovalId, how: &str) {
+        for name in self.showing() {
+            self.close_decision(cx, &name, approval_id.into(), how.to_owned());
         }
     }
 
-    fn tell_closed_in(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        decision_id: DecisionId,
-        how: String,
-    ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        connector.showing.has_room_again = true;
-        if let Some(process) = connector.showing.process {
-            let closed = ToConnector::DecisionClosed(DecisionClosed { decision_id, how });
-            self.answer_connector(process, None, closed);
-        }
-    }
-
-    /// Handles a button press about a call of `at`, by an authorized user.
+    /// Handles a button press about a call of a conversation, by an authorized user.
     pub(crate) fn on_approval_press(
         &mut self,
-        at: &InstanceRef,
+        cx: &mut Cx,
+        key: &InstanceKey,
         (chat, by): (&ApprovalChat, String),
         (process, request_id): (ProcessId, Option<u64>),
         press: &DecisionPress,
     ) -> Result<(), DecisionVerdict> {
-        let decision = self.judge_press(at, chat, press)?;
+        let at = self.conversation_ref(key);
+        let Some(entry) = self.conversations.get_mut(key) else {
+            return Err(DecisionVerdict::Over {});
+        };
+        let decision = entry.judge_press(chat, press)?;
         let decider = DecisionRequester::Button {
             process,
             request_id,
@@ -327,45 +304,37 @@ impl Fleet {
             reason: None,
             by: Some(by),
         };
-        self.note_decision(at, chosen, decider, None);
+        entry.note_decision(cx, &at, chosen, decider, None);
         Ok(())
     }
 
     /// Reports a press that an unauthorized user made, or that does not fit.
     pub(crate) fn log_refused_press(
-        &mut self,
-        (id, name): (&WorkspaceId, &ConnectionName),
+        &self,
+        cx: &mut Cx,
+        name: &ConnectionName,
         decision_id: &DecisionId,
         problem: &str,
     ) {
         let event = LogEvent::warn("decision of a user in a chat refused");
         let event = event
-            .with("workspaceId", id.as_str())
+            .with("workspaceId", self.record.workspace_id.as_str())
             .with("connection", name.as_str())
             .with("decisionId", decision_id.as_str())
             .with("problem", problem);
-        self.log(event);
-    }
-
-    pub(crate) fn answer_press(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        verdict: DecisionVerdict,
-    ) {
-        self.answer_connector(process, request_id, ToConnector::DecisionVerdict(verdict));
+        cx.log(event);
     }
 
     /// The chat of a connection and the recorded name of a user who may decide there, or the reason
     /// for a refusal.
     pub(crate) fn decider_of(
         &self,
-        id: &WorkspaceId,
         name: &ConnectionName,
         user: &str,
     ) -> Result<(ApprovalChat, String), DecisionVerdict> {
         let not_allowed = |message: String| Err(DecisionVerdict::NotAllowed { message });
-        let connection = self.bundle(id).and_then(|it| it.connections.get(name));
+        let connection = self.bundle.as_ref();
+        let connection = connection.and_then(|it| it.connections.get(name));
         let asking = connection.and_then(|it| Some((it, it.approvals()?)));
         let Some((connection, chat)) = asking else {
             return not_allowed(format!("Connection `{name}` has no `approvals`"));
@@ -378,29 +347,28 @@ impl Fleet {
         }
         Ok((chat, format!("{}:{user}", connection.connector)))
     }
+}
 
+impl Conversation {
     /// The decision of a valid button press about a call, or the reason it is rejected.
     fn judge_press(
         &self,
-        at: &InstanceRef,
         chat: &ApprovalChat,
         press: &DecisionPress,
     ) -> Result<ApprovalDecision, DecisionVerdict> {
         let not_allowed = |message: String| Err(DecisionVerdict::NotAllowed { message });
         let approval_id = press.decision_id.to_approval();
-        if !self
-            .agent_name(at)
-            .is_some_and(|agent| chat.has_agent(agent.as_str()))
-        {
+        if !chat.has_agent(self.agent().as_str()) {
             return not_allowed("its agent is not in `approvals.agents`".to_owned());
         }
-        if let Some(how) = self.decided_or_deciding(at, &approval_id) {
+        let approvals = self.approvals();
+        if let Some(how) = approvals.decided_or_deciding(&approval_id) {
             return Err(DecisionVerdict::DecidedBefore { how });
         }
         match press.answer {
             DecisionAnswer::Button(DecisionButton::Deny) => Ok(ApprovalDecision::Denied),
             DecisionAnswer::Button(DecisionButton::Approve)
-                if self.is_too_long_for_button(at, &approval_id) =>
+                if approvals.is_too_long_for_button(&approval_id) =>
             {
                 not_allowed(format!(
                     "it is too long for a message; see it with `gdn inbox approvals {approval_id}`"
@@ -411,6 +379,18 @@ impl Fleet {
                 not_allowed("a call is approved or denied with its buttons".to_owned())
             }
         }
+    }
+}
+
+impl Cx {
+    /// Answers a button press or a reply in a chat.
+    pub(crate) fn answer_press(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        verdict: DecisionVerdict,
+    ) {
+        self.answer_connector(process, request_id, ToConnector::DecisionVerdict(verdict));
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
 
-use super::Fleet;
 use crate::CoreEffect;
+use crate::bus::context::Cx;
 use crate::exchange::{ProcessId, StateResult, StateWork};
 
 /// Maximum number of queued operations of a connection. A process sends one at a time, so more come
@@ -26,69 +26,59 @@ pub(super) struct StateQueue {
     waiting: VecDeque<(Requester, StateWork)>,
 }
 
-impl Fleet {
-    pub(crate) fn on_state_work(
+impl StateQueue {
+    /// Queues an operation of the connection's process.
+    pub(super) fn add(
         &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        process: ProcessId,
-        request_id: Option<u64>,
+        cx: &mut Cx,
+        whose: (&WorkspaceId, &ConnectionName),
+        (process, request_id): (ProcessId, Option<u64>),
         work: StateWork,
     ) {
+        if self.waiting.len() >= WAITING_MAX {
+            let message =
+                format!("{WAITING_MAX} requests for the connection's state are already waiting");
+            let refused = ToConnector::StateRefused(StateRefused { message });
+            return cx.answer_connector(process, request_id, refused);
+        }
         let requester = Requester {
             process,
             request_id,
         };
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let queue = &mut connector.state;
-        if queue.waiting.len() >= WAITING_MAX {
-            let message =
-                format!("{WAITING_MAX} requests for the connection's state are already waiting");
-            let refused = ToConnector::StateRefused(StateRefused { message });
-            return self.answer_connector(process, request_id, refused);
-        }
-        queue.waiting.push_back((requester, work));
-        self.pump_state(id, name);
+        self.waiting.push_back((requester, work));
+        self.begin_next(cx, whose);
     }
 
-    fn pump_state(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let queue = &mut connector.state;
-        if queue.under_way.is_some() {
+    fn begin_next(&mut self, cx: &mut Cx, (id, name): (&WorkspaceId, &ConnectionName)) {
+        if self.under_way.is_some() {
             return;
         }
-        let Some((requester, work)) = queue.waiting.pop_front() else {
+        let Some((requester, work)) = self.waiting.pop_front() else {
             return;
         };
-        queue.under_way = Some(requester);
-        self.cx.emit(CoreEffect::ConnectionState {
+        self.under_way = Some(requester);
+        cx.emit(CoreEffect::ConnectionState {
             workspace_id: id.clone(),
             connection: name.clone(),
             work,
         });
     }
 
-    pub(crate) fn on_state_done(
+    /// Handles the result of an operation.
+    pub(super) fn on_done(
         &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
+        cx: &mut Cx,
+        whose: (&WorkspaceId, &ConnectionName),
         result: Result<StateResult, String>,
     ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        if let Some(requester) = connector.state.under_way.take() {
+        if let Some(requester) = self.under_way.take() {
             let answer = match result {
                 Ok(StateResult::Found(state)) => ToConnector::State(State { state }),
                 Ok(StateResult::Kept) => ToConnector::StateKept(StateKept {}),
                 Err(message) => ToConnector::StateRefused(StateRefused { message }),
             };
-            self.answer_connector(requester.process, requester.request_id, answer);
+            cx.answer_connector(requester.process, requester.request_id, answer);
         }
-        self.pump_state(id, name);
+        self.begin_next(cx, whose);
     }
 }

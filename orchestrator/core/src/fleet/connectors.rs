@@ -2,25 +2,24 @@
 
 use std::path::PathBuf;
 
-use goondan_config::ConnectionDefinition;
+use goondan_config::{ConnectionDefinition, ProjectConfig};
 use goondan_oauth::RedirectOutcome;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::CallTarget;
+use goondan_protocol::call::{CallOutcome, CallResult, CallTarget};
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::egress::EgressCaller;
-use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource, PAYLOAD, PAYLOAD_BYTES};
-use goondan_protocol::export::OTLP;
+use goondan_protocol::export::{ExportedEvent, OTLP};
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::ignored::{IgnoreReason, IgnoredCounts};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
-    Assignment, EnvelopeHeader, EventAccepted, EventRefused, Quiesce, RefusalCode, Status,
-    ToConnector,
+    Assignment, EventAccepted, EventRefused, Quiesce, RefusalCode, Status, ToConnector,
 };
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros};
 use goondan_protocol::namespace::event_id_within;
 use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
 use goondan_protocol::package_runner::PackageCommand;
@@ -38,39 +37,52 @@ use super::event_queue::EventOrigin;
 use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
-use super::{Fleet, ProcessOwner, health, tokens};
+use super::tokens::TokenStore;
+use super::{ProcessOwner, Workspace, health, tokens};
+use crate::bus::context::Cx;
+use crate::exchange::{StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
 use crate::router::RoutingError;
-use crate::{CoreEffect, ProcessId, router};
+use crate::{ClockTime, Facts, ProcessId, router};
 
+/// A connection: the process that works for it, and what both share.
+///
+/// The process runs while the connection is configured, and longer while a turn in progress may
+/// call it: then it is quiesced, which means that it takes nothing new from outside. Its parts
+/// (state, replies, approvals, exports) are bounded and lost with the process, because the next
+/// process asks again.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    pub(super) slot: Slot,
+    id: WorkspaceId,
+    name: ConnectionName,
+    slot: Slot,
     /// The configured definition; `None` if the connection was removed from the configuration.
-    pub(super) wanted: Option<ConnectionDefinition>,
+    wanted: Option<ConnectionDefinition>,
     /// Start configuration of the current or the last process.
-    pub(super) running: Option<RunningConnector>,
+    running: Option<RunningConnector>,
     /// The process that was told to accept nothing new from outside.
     quiesced: Option<ProcessId>,
     /// Readiness reported by its process.
-    pub(super) readiness: Readiness,
+    readiness: Readiness,
     /// Events that were passed over since the daemon started, by reason.
-    pub(super) ignored: IgnoredCounts,
+    ignored: IgnoredCounts,
     /// Operations on its persistent state.
-    pub(super) state: StateQueue,
+    state: StateQueue,
     /// Ownership of conversations with legacy keys.
-    pub(super) former_keys: FormerKeys,
+    former_keys: FormerKeys,
     /// Replies that its process waits for.
-    pub(super) replies: AwaitedReplies,
+    replies: AwaitedReplies,
     /// Pending approvals that its process shows.
-    pub(super) showing: ShownApprovals,
+    showing: ShownApprovals,
     /// Export queue, for a collector connection.
-    pub(super) collecting: ExportQueue,
+    collecting: ExportQueue,
 }
 
 impl Connector {
-    pub(crate) fn new(wanted: ConnectionDefinition) -> Self {
+    pub(super) fn new(id: &WorkspaceId, wanted: ConnectionDefinition) -> Self {
         Self {
+            id: id.clone(),
+            name: wanted.name.clone(),
             slot: Slot::default(),
             wanted: Some(wanted),
             running: None,
@@ -85,16 +97,71 @@ impl Connector {
         }
     }
 
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(super) fn slot_mut(&mut self) -> &mut Slot {
+        &mut self.slot
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        self.readiness
+    }
+
+    pub(super) fn ignored(&self) -> &IgnoredCounts {
+        &self.ignored
+    }
+
+    /// The configured definition; `None` if the connection was removed from the configuration.
+    pub(super) fn wanted(&self) -> Option<&ConnectionDefinition> {
+        self.wanted.as_ref()
+    }
+
+    /// Start configuration of the current or the last process.
+    pub(super) fn running(&self) -> Option<&RunningConnector> {
+        self.running.as_ref()
+    }
+
+    pub(super) fn former_keys(&mut self) -> &mut FormerKeys {
+        &mut self.former_keys
+    }
+
+    pub(super) fn replies(&mut self) -> &mut AwaitedReplies {
+        &mut self.replies
+    }
+
+    pub(super) fn showing(&self) -> &ShownApprovals {
+        &self.showing
+    }
+
+    pub(super) fn showing_mut(&mut self) -> &mut ShownApprovals {
+        &mut self.showing
+    }
+
+    fn owner(&self) -> ProcessOwner {
+        ProcessOwner::Connector(self.id.clone(), self.name.clone())
+    }
+
     /// True if the connection exports traces.
     pub(super) fn is_exporter(&self) -> bool {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
+
+    /// True if the connection was started as one that serves metrics.
+    pub(crate) fn may_read_metrics(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            let definition = &running.definition;
+            let kind = definition.connector.as_str();
+            definition.entry.is_none() && [METRICS, OTLP].contains(&kind)
+        })
+    }
 }
 
 /// Current purpose of a connection's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConnectionPurpose {
+pub(super) enum ConnectionPurpose {
     /// All work of the connection.
     All,
     /// Only calls of turns in progress, and nothing new from outside.
@@ -126,260 +193,276 @@ fn kept_properties(properties: JsonObject) -> JsonObject {
     kept.take(KEPT_PROPERTIES_MAX).collect()
 }
 
-impl Fleet {
-    pub(crate) fn on_connector_status(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        status: Status,
-    ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        connector.readiness = health::readiness_of(&status);
-        connector.slot.detail = Some(status.detail.clone());
+/// The process.
+impl Connector {
+    /// A new configuration is valid; `None`: the configuration was withdrawn.
+    pub(super) fn on_configuration(&mut self, bundle: Option<&ProjectConfig>) {
+        let wanted = bundle.and_then(|bundle| bundle.connections.get(&self.name));
+        self.wanted = wanted.cloned();
+        if let (Some(running), Some(bundle)) = (&mut self.running, bundle) {
+            running.compare(bundle);
+        }
+    }
+
+    pub(crate) fn on_status(&mut self, cx: &mut Cx, status: Status) {
+        self.readiness = health::readiness_of(&status);
+        self.slot.detail = Some(status.detail.clone());
+        self.announce_readiness(cx, status.ready, status.detail);
+    }
+
+    fn announce_readiness(&self, cx: &mut Cx, ready: bool, detail: String) {
         let event = LifecycleEvent::ReadinessChanged {
             worker: Worker::Connector {
-                connection: name.clone(),
+                connection: self.name.clone(),
             },
-            ready: status.ready,
-            detail: status.detail,
+            ready,
+            detail,
         };
-        self.announce(id, event, None);
+        cx.announce(&self.id, event, None, None);
     }
 
-    /// Handles a rejected token of a connection that cannot be replaced.
-    pub(crate) fn stays_declined(&mut self, process: ProcessId, why: &str) {
-        let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() else {
-            return;
-        };
-        if let Some(connector) = self.connector_mut(&id, &name) {
-            connector.readiness = Readiness::NotReady;
-            let detail = connector.slot.detail.take().unwrap_or_default();
-            connector.slot.detail = Some(format!("{detail}; {why}"));
-        }
+    /// Handles a rejected token that cannot be replaced.
+    pub(crate) fn stays_declined(&mut self, why: &str) {
+        self.readiness = Readiness::NotReady;
+        let detail = self.slot.detail.take().unwrap_or_default();
+        self.slot.detail = Some(format!("{detail}; {why}"));
     }
 
-    /// Starts, quiesces or stops the process of a connection, as needed.
-    pub(crate) fn pump_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        self.pump_showing(id, name);
-        let purpose = self.purpose_of(id, name);
-        let connector = self.connector_mut(id, name);
-        if connector.is_some_and(|connector| connector.slot.up().is_some()) {
-            self.adjust_connector(id, name, purpose);
-        } else if purpose != ConnectionPurpose::Nothing || !self.is_ending(id) {
-            self.start_connector(id, name);
-        }
-    }
-
-    /// A turn in progress finishes with the connections it began with, as with its models.
-    fn purpose_of(&self, id: &WorkspaceId, name: &ConnectionName) -> ConnectionPurpose {
-        let workspace = self.workspaces.get(id);
-        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let is_needed = if self.is_ending(id) {
-            !self.is_past_work(id)
-        } else if connector.is_some_and(|connector| connector.wanted.is_some()) {
-            return ConnectionPurpose::All;
-        } else {
-            self.is_any_agent_outdated(id)
-        };
-        if is_needed {
-            ConnectionPurpose::Calls
-        } else {
-            ConnectionPurpose::Nothing
-        }
+    /// True if the running process was started with another configuration or another token.
+    pub(super) fn is_outdated(&self, bundle: Option<&ProjectConfig>, tokens: &TokenStore) -> bool {
+        let running = self.running.as_ref();
+        let running = running.filter(|_| self.slot.up().is_some());
+        running.zip(bundle).is_some_and(|(running, bundle)| {
+            let needs = tokens::needs_of_connection(&running.definition);
+            running.is_outdated(bundle) || tokens.differ(&needs, &running.tokens)
+        })
     }
 
     /// Adjusts a running process to its current purpose.
-    fn adjust_connector(
+    pub(super) fn adjust(
         &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
+        cx: &mut Cx,
         purpose: ConnectionPurpose,
+        is_outdated: bool,
+        grace_ms: u64,
     ) {
-        let connector = self.connector_mut(id, name);
-        let Some(connector) = connector else { return };
-        let up = connector.slot.up().map(|up| up.process);
-        let is_quiesced = up.is_some() && connector.quiesced == up;
-        let ready = connector.slot.ready();
-        let is_wanted = connector.wanted.is_some();
-        let is_outdated = is_wanted && self.is_connector_outdated(id, name);
+        let up = self.slot.up().map(|up| up.process);
+        let is_quiesced = up.is_some() && self.quiesced == up;
+        let is_wanted = self.wanted.is_some();
+        let is_outdated = is_wanted && is_outdated;
         match purpose {
             ConnectionPurpose::All if is_quiesced => {
-                self.drain_connector(id, name, "it must accept events again");
+                self.drain(cx, grace_ms, "it must accept events again");
             }
             ConnectionPurpose::All | ConnectionPurpose::Calls if is_outdated => {
-                self.drain_connector(id, name, CONFIGURATION_CHANGED);
+                self.drain(cx, grace_ms, CONFIGURATION_CHANGED);
             }
             ConnectionPurpose::Calls if !is_quiesced => {
-                let Some(process) = ready else { return };
-                if let Some(connector) = self.connector_mut(id, name) {
-                    connector.quiesced = Some(process);
-                }
-                let owner = ProcessOwner::Connector(id.clone(), name.clone());
-                self.send(&owner, process, ToConnector::Quiesce(Quiesce {}).into());
+                let Some(process) = self.slot.ready() else {
+                    return;
+                };
+                self.quiesced = Some(process);
+                let quiesce = ToConnector::Quiesce(Quiesce {}).into();
+                cx.send_process(process, &self.owner(), None, quiesce);
             }
             ConnectionPurpose::Nothing if is_wanted => {
-                self.drain_connector(id, name, "no remaining turn can need it");
+                self.drain(cx, grace_ms, "no remaining turn can need it");
             }
-            ConnectionPurpose::Nothing => self.drain_connector(id, name, CONFIGURATION_CHANGED),
+            ConnectionPurpose::Nothing => self.drain(cx, grace_ms, CONFIGURATION_CHANGED),
             ConnectionPurpose::All | ConnectionPurpose::Calls => {}
         }
     }
 
-    /// Starts a connection's process if it is wanted and may start.
-    fn start_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.cx.now();
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let Some(connector) = workspace.connectors.get_mut(name) else {
-            return;
-        };
-        if !connector.slot.may_start(now) {
-            return;
-        }
-        let Some(definition) = connector
-            .wanted
-            .clone()
-            .filter(|_| workspace.bundle.is_some())
-        else {
-            workspace.connectors.remove(name);
-            return;
-        };
-        let tokens = match self.tokens_for(id, &tokens::needs_of_connection(&definition)) {
-            Ok(tokens) => tokens,
-            Err(need) => return self.wait_for_token(id, name, &need),
-        };
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let (Some(connector), Some(bundle)) = (
-            workspace.connectors.get_mut(name),
-            workspace.bundle.as_ref(),
-        ) else {
-            return;
-        };
-        let running = RunningConnector::of(definition, tokens, bundle);
-        let limits = running.definition.limits;
-        connector.running = Some(running);
-        connector.readiness = Readiness::Starting;
-        self.spawn(&ProcessOwner::Connector(id.clone(), name.clone()), limits);
-    }
-
-    /// True if the running process was started with another configuration.
-    pub(crate) fn is_connector_outdated(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
-        let workspace = self.workspaces.get(id);
-        workspace.is_some_and(|workspace| {
-            let connector = workspace.connectors.get(name);
-            let running = connector.filter(|connector| connector.slot.up().is_some());
-            match (running.and_then(|c| c.running.as_ref()), &workspace.bundle) {
-                (Some(running), Some(bundle)) => {
-                    running.is_outdated(bundle) || self.has_other_tokens(id, name)
-                }
-                _ => false,
-            }
-        })
-    }
-
-    /// Delays the start of a connection until its token is available.
-    fn wait_for_token(&mut self, id: &WorkspaceId, name: &ConnectionName, need: &OAuthNeed) {
-        let why = tokens::lacks(need);
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        connector.readiness = Readiness::NotReady;
-        if connector.slot.detail.as_ref() != Some(&why) {
-            connector.slot.detail = Some(why.clone());
-            let event = LifecycleEvent::ReadinessChanged {
-                worker: Worker::Connector {
-                    connection: name.clone(),
-                },
-                ready: false,
-                detail: why,
-            };
-            self.announce(id, event, None);
-        }
-    }
-
-    pub(super) fn connector_assignment(
+    /// Starts the process if it is wanted and may start. False if the connection is no longer
+    /// wanted and its process has ended.
+    pub(super) fn start(
         &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Option<Assignment> {
-        let project_root = self.workspaces.get(id)?.record.project_root.clone();
-        let running = self.connector_mut(id, name)?.running.clone()?;
+        cx: &mut Cx,
+        bundle: Option<&ProjectConfig>,
+        tokens: &TokenStore,
+    ) -> bool {
+        if !self.slot.may_start(cx.now()) {
+            return true;
+        }
+        let (Some(definition), Some(bundle)) = (self.wanted.clone(), bundle) else {
+            return false;
+        };
+        match tokens.for_needs(&tokens::needs_of_connection(&definition)) {
+            Ok(tokens) => {
+                let limits = definition.limits;
+                self.running = Some(RunningConnector::of(definition, tokens, bundle));
+                self.readiness = Readiness::Starting;
+                let owner = self.owner();
+                cx.spawn(&mut self.slot, &owner, None, limits);
+            }
+            Err(need) => self.wait_for_token(cx, &need),
+        }
+        true
+    }
+
+    /// Delays the start until its token is available.
+    fn wait_for_token(&mut self, cx: &mut Cx, need: &OAuthNeed) {
+        let why = tokens::lacks(need);
+        self.readiness = Readiness::NotReady;
+        if self.slot.detail.as_ref() != Some(&why) {
+            self.slot.detail = Some(why.clone());
+            self.announce_readiness(cx, false, why);
+        }
+    }
+
+    pub(super) fn assignment(&self, facts: &Facts, project_root: PathBuf) -> Option<Assignment> {
+        let running = self.running.clone()?;
         // Before tokens are filled in, because a renewed one does not change the command.
-        let package_cache = self.package_cache(id, &running.definition);
+        let package_cache = self.package_cache(facts, &running.definition);
         let definition = tokens::connection_with(running.definition, &running.tokens);
         let program = definition.entry.map(|entry| ConnectorProgram {
             project_root: project_root.clone(),
             entry,
         });
-        let caller = EgressCaller::Connection(name.clone());
+        let caller = EgressCaller::Connection(self.name.clone());
         Some(Assignment::Connector(Box::new(ConnectorAssignment {
-            workspace_id: id.clone(),
-            connection: name.clone(),
+            workspace_id: self.id.clone(),
+            connection: self.name.clone(),
             connector: definition.connector,
             program,
             project_root: Some(project_root),
             package_cache,
             config: definition.config,
             secrets: definition.secrets,
-            egress_socket: self.egress_socket(id, &caller, &definition.sandbox),
-            egress: self.egress_doors(id, definition.egress),
+            egress_socket: facts.egress_socket(&self.id, &caller, &definition.sandbox),
+            egress: facts.egress_doors(&self.id, definition.egress),
             sandbox: definition.sandbox,
         })))
     }
 
-    /// Directory for the packages that the server of a connection may download.
-    fn package_cache(
-        &self,
-        id: &WorkspaceId,
-        connection: &ConnectionDefinition,
-    ) -> Option<PathBuf> {
+    /// Directory for the packages that its server may download.
+    fn package_cache(&self, facts: &Facts, connection: &ConnectionDefinition) -> Option<PathBuf> {
         let sandbox = &connection.sandbox;
         if sandbox.require == Level::Off || sandbox.network == Network::None {
             return None;
         }
         let command = connection.server_command()?;
         let digest = PackageCommand::of(&command)?.digest();
-        let layout = &self.facts.layout;
-        Some(layout.package_cache(id, &connection.name, &digest))
+        Some(facts.layout.package_cache(&self.id, &self.name, &digest))
     }
 
-    pub(super) fn connection_availability(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Availability {
-        let target = CallTarget::Connection { name: name.clone() };
-        let workspace = self.workspaces.get(id);
-        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let is_over = self.is_ending(id) && self.is_past_work(id);
-        match connector {
-            Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
-            Some(connector) if !is_over || connector.slot.ready().is_some() => {
-                let found =
-                    availability_of(&connector.slot, connector.readiness, self.cx.now(), &target);
-                match found {
-                    Availability::Not(error) if connector.slot.ready().is_some() => {
-                        Availability::Recovering(error)
-                    }
-                    found => found,
-                }
-            }
-            Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
-            None => Availability::Not(not_ready(&target, "it was removed from the configuration")),
+    /// Availability for calls. `is_over`: no work is left that may begin to need it.
+    pub(super) fn availability(&self, now: ClockTime, is_over: bool) -> Availability {
+        let target = CallTarget::Connection {
+            name: self.name.clone(),
+        };
+        let is_ready = self.slot.ready().is_some();
+        if is_over && !is_ready {
+            return Availability::Not(not_ready(&target, "it is being stopped"));
+        }
+        match availability_of(&self.slot, self.readiness, now, &target) {
+            Availability::Not(error) if is_ready => Availability::Recovering(error),
+            found => found,
         }
     }
 
-    /// Route of a connection's event, or the reason it has none; `None` if the connection does not
-    /// run.
+    /// Resets the crash count after successful work.
+    pub(super) fn worked(&mut self) {
+        self.slot.crashes = 0;
+    }
+
+    /// Its process is about to be removed. One that ran longer than the maximum back-off has its
+    /// crashes forgiven, because it has no turns.
+    pub(super) fn forgive_if_long_up(&mut self, now: ClockTime) {
+        if self.slot.uptime_ms(now) >= BACK_OFF_MAX_MS {
+            self.slot.crashes = 0;
+        }
+    }
+
+    /// Its process has exited: what that knew is lost, and what it was sent may be, too.
+    pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
+        self.collecting.on_gone(process, how);
+        self.showing = ShownApprovals::default();
+        self.readiness = Readiness::Starting;
+    }
+
+    /// Asks the process to finish its work and exit.
+    pub(super) fn drain(&mut self, cx: &mut Cx, grace_ms: u64, reason: &str) {
+        let owner = self.owner();
+        cx.drain(&mut self.slot, &owner, None, grace_ms, reason);
+    }
+
+    /// A person wants a new process: crashes no longer count. True if a process runs.
+    pub(super) fn forgive(&mut self) -> bool {
+        self.slot.forgive();
+        self.slot.up().is_some()
+    }
+}
+
+/// Requests of the process.
+impl Connector {
+    /// Its process reads or writes the connection's state.
+    pub(crate) fn on_state_work(
+        &mut self,
+        cx: &mut Cx,
+        (process, request_id): (ProcessId, Option<u64>),
+        work: StateWork,
+    ) {
+        let whose = (&self.id, &self.name);
+        self.state.add(cx, whose, (process, request_id), work);
+    }
+
+    pub(crate) fn on_state_done(&mut self, cx: &mut Cx, result: Result<StateResult, String>) {
+        self.state.on_done(cx, (&self.id, &self.name), result);
+    }
+
+    /// Queues an event of a turn for export.
+    pub(super) fn export(&mut self, cx: &mut Cx, event: ExportedEvent) {
+        self.collecting.add(event);
+        self.export_next(cx);
+    }
+
+    /// Sends the next batch, if the connection is ready.
+    pub(crate) fn export_next(&mut self, cx: &mut Cx) {
+        let is_ready = self.readiness == Readiness::Ready;
+        let ready = self.slot.ready().filter(|_| is_ready);
+        self.collecting.send(cx, (&self.id, &self.name), ready);
+    }
+
+    /// True if this is the result of a batch, in which case the next batch is sent.
+    pub(crate) fn on_exported(
+        &mut self,
+        cx: &mut Cx,
+        process: ProcessId,
+        result: &CallResult,
+    ) -> bool {
+        let is_known = self.collecting.on_done(process, result);
+        if is_known {
+            if let CallOutcome::Ok(_) = result.outcome {
+                self.worked();
+            }
+            self.export_next(cx);
+        }
+        is_known
+    }
+
+    /// Reports the events that were lost since the last report.
+    pub(super) fn report_losses(&mut self, cx: &mut Cx) {
+        if let Some(event) = self.collecting.losses((&self.id, &self.name)) {
+            cx.log(event);
+        }
+    }
+
+    /// Counts an event that the connection passed over.
+    pub(crate) fn on_event_ignored(&mut self, cx: &mut Cx, reason: IgnoreReason) {
+        let count = self.ignored.entry(reason).or_default();
+        *count = count.saturating_add(1);
+        let labels = Labels::none()
+            .with(Label::Workspace, self.id.as_str())
+            .with(Label::Connection, self.name.as_str())
+            .with(Label::Reason, reason.as_str());
+        cx.count(Metric::EventsIgnored, labels, Micros::whole(1));
+    }
+
+    /// Route of an event, or the reason it has none; `None` if the connection does not run.
     fn route_of(
         &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
+        bundle: Option<&ProjectConfig>,
         event: &ConnectorEvent,
     ) -> Option<Result<router::Route, EventRefused>> {
         let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
@@ -390,9 +473,7 @@ impl Fleet {
         if let Err(problem) = images::of_metadata(&event.metadata) {
             return Some(Err(invalid(problem.to_string())));
         }
-        let workspace = self.workspaces.get(id)?;
-        let bundle = workspace.bundle.as_ref()?;
-        let running = workspace.connectors.get(name)?.running.as_ref()?;
+        let (running, bundle) = self.running.as_ref().zip(bundle)?;
         let route = router::route_ingress(bundle, &running.definition, event);
         Some(route.map_err(|problem| EventRefused {
             ignored: Some(match problem {
@@ -406,104 +487,68 @@ impl Fleet {
         }))
     }
 
-    /// Counts an event that a connection passed over.
-    pub(crate) fn on_event_ignored(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        reason: IgnoreReason,
-    ) {
-        let Some(connector) = self.connector_mut(id, name) else {
-            return;
-        };
-        let count = connector.ignored.entry(reason).or_default();
-        *count = count.saturating_add(1);
-        self.count_ignored(id, name, reason);
-    }
-
-    /// Start configuration of a connection's process.
-    fn running_connection(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Option<&ConnectionDefinition> {
-        let connector = self.workspaces.get(id)?.connectors.get(name)?;
-        Some(&connector.running.as_ref()?.definition)
-    }
-
     /// Header of an event. It is rendered once and stored with the event, so a repeated turn sends
     /// the same text, even under a changed configuration.
-    fn header_of(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        event: &ConnectorEvent,
-    ) -> Option<String> {
-        let template = self.running_connection(id, name)?.header.as_ref()?;
-        Some(template.render(name.as_str(), &event.name, &event.properties))
+    fn header_of(&self, event: &ConnectorEvent) -> Option<String> {
+        let template = self.running.as_ref()?.definition.header.as_ref()?;
+        Some(template.render(self.name.as_str(), &event.name, &event.properties))
     }
 
-    fn keeps_payload(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
-        self.running_connection(id, name)
-            .is_some_and(|connection| connection.keeps_payload)
+    fn keeps_payload(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.definition.keeps_payload)
     }
 
-    /// Handles an event from a connector.
-    pub(crate) fn on_connector_event(
+    /// Handles an event from its process: the way to its conversation, unless the event is
+    /// refused.
+    pub(super) fn on_event(
         &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        process: ProcessId,
-        request_id: Option<u64>,
+        cx: &mut Cx,
+        bundle: Option<&ProjectConfig>,
+        (process, request_id): (ProcessId, Option<u64>),
         trace: Option<TraceContext>,
         event: ConnectorEvent,
-    ) {
-        let route = match self.route_of(id, name, &event) {
-            Some(Ok(route)) => route,
-            Some(Err(refusal)) => {
+    ) -> Option<Arrival> {
+        let route = match self.route_of(bundle, &event)? {
+            Ok(route) => route,
+            Err(refusal) => {
                 if let Some(reason) = refusal.ignored {
-                    self.on_event_ignored(id, name, reason);
+                    self.on_event_ignored(cx, reason);
                 }
-                return self.refuse_connector(process, request_id, refusal);
+                cx.refuse_connector(process, request_id, refusal);
+                return None;
             }
-            None => return,
         };
-        let said = event
-            .id
-            .clone()
-            .unwrap_or_else(|| EventId::from(self.cx.uuid()));
-        let event_id = match event_id_within(name, &said) {
+        let said = event.id.clone().unwrap_or_else(|| EventId::from(cx.uuid()));
+        let event_id = match event_id_within(&self.name, &said) {
             Ok(event_id) => event_id,
             Err(error) => {
-                let (code, message) = (RefusalCode::Invalid, error.to_string());
-                return self.refuse_connector(
-                    process,
-                    request_id,
-                    EventRefused::new(code, message),
-                );
+                let refused = EventRefused::new(RefusalCode::Invalid, error.to_string());
+                cx.refuse_connector(process, request_id, refused);
+                return None;
             }
         };
-        let new_trace = TraceContext::root(
-            TraceId::from_uuid(self.cx.uuid()),
-            SpanId::from_uuid(self.cx.uuid()),
-        );
+        let new_trace =
+            TraceContext::root(TraceId::from_uuid(cx.uuid()), SpanId::from_uuid(cx.uuid()));
         let trace = trace.unwrap_or(new_trace);
-        let header = self.header_of(id, name, &event);
+        let header = self.header_of(&event);
         let mut metadata = event.metadata;
-        if !self.keeps_payload(id, name) {
+        if !self.keeps_payload() {
             metadata.retain(|name, _| name != PAYLOAD && name != PAYLOAD_BYTES);
         }
         let agent_event = AgentEvent {
             id: event_id,
             kind: event.name,
-            created_at: self.cx.now().wall,
+            created_at: cx.now().wall,
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(event.input),
             header,
             properties: kept_properties(event.properties),
             instance_key: Some(route.instance_key.clone()),
-            source: EventSource::Connector { name: name.clone() },
+            source: EventSource::Connector {
+                name: self.name.clone(),
+            },
             auth: event.auth,
             reply_to: None,
             chain: None,
@@ -514,25 +559,16 @@ impl Fleet {
             request_id,
             said,
         };
-        let arrival = Arrival {
-            connection: name.clone(),
+        Some(Arrival {
+            connection: self.name.clone(),
             route,
             event: agent_event,
             reply,
-        };
-        self.arrive(id, arrival);
+        })
     }
+}
 
-    /// The path on which a connection receives redirects from an authorization server, if any.
-    pub(crate) fn callback_path_of(
-        &self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-    ) -> Option<String> {
-        let connection = self.bundle(id)?.connections.get(name)?;
-        callback_path(connection).map(str::to_owned)
-    }
-
+impl Cx {
     /// Sends the result of a callback to the connection. The HTTP client receives nothing else.
     pub(crate) fn answer_callback(
         &mut self,
@@ -543,7 +579,7 @@ impl Fleet {
         let (code, message) = match came {
             RedirectOutcome::Taken => {
                 let accepted = EventAccepted {
-                    event_id: EventId::from(self.cx.uuid()),
+                    event_id: EventId::from(self.uuid()),
                     duplicate: false,
                     instance_key: None,
                 };
@@ -558,70 +594,83 @@ impl Fleet {
         };
         self.refuse_connector(process, request_id, EventRefused::new(code, message));
     }
+}
 
-    pub(super) fn refuse_connector(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        refused: EventRefused,
-    ) {
-        self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
-    }
-
-    pub(crate) fn answer_connector(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        message: ToConnector,
-    ) {
-        let to = match self.owners.get(&process) {
-            Some(ProcessOwner::Connector(_, name)) => Address::Connector { name: name.clone() },
-            Some(ProcessOwner::Model(_, name)) => Address::Model { name: name.clone() },
-            Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => return,
+impl Workspace {
+    /// Starts, quiesces or stops the process of a connection, as needed.
+    pub(super) fn advance_connector(&mut self, cx: &mut Cx, name: &ConnectionName) {
+        self.advance_showing(cx, name);
+        let purpose = self.purpose_of(cx, name);
+        let (is_ending, grace_ms) = (self.is_ending(cx), self.grace_left_ms(cx));
+        let (bundle, tokens) = (self.bundle.as_ref(), &self.tokens);
+        let Some(connector) = self.connectors.get_mut(name) else {
+            return;
         };
-        let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
-        self.cx.emit(CoreEffect::Send {
-            process,
-            head,
-            message: Box::new(message.into()),
-        });
-    }
-
-    /// Resets the crash count after a successful call.
-    pub(crate) fn provider_worked(&mut self, process: ProcessId) {
-        self.connector_worked(process);
-        self.model_worked(process);
-    }
-
-    /// Resets the crash count after an accepted event.
-    pub(super) fn connector_worked(&mut self, process: ProcessId) {
-        if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned()
-            && let Some(connector) = self.connector_mut(&id, &name)
+        if connector.slot.up().is_some() {
+            let is_outdated = connector.is_outdated(bundle, tokens);
+            connector.adjust(cx, purpose, is_outdated, grace_ms);
+        } else if (purpose != ConnectionPurpose::Nothing || !is_ending)
+            && !connector.start(cx, bundle, tokens)
         {
-            connector.slot.crashes = 0;
+            self.connectors.remove(name);
         }
     }
 
-    /// Resets the crash count of a connector that ran longer than the maximum back-off, because it
-    /// has no turns.
-    pub(crate) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.cx.now();
-        if let Some(connector) = self.connector_mut(id, name)
-            && connector.slot.uptime_ms(now) >= BACK_OFF_MAX_MS
-        {
-            connector.slot.crashes = 0;
+    pub(super) fn advance_connectors(&mut self, cx: &mut Cx) {
+        let names: Vec<ConnectionName> = self.connectors.keys().cloned().collect();
+        for name in names {
+            self.advance_connector(cx, &name);
         }
     }
 
-    /// Asks a connector's process to finish its work and exit.
-    pub(super) fn drain_connector(
+    /// The path on which a connection receives redirects from an authorization server, if any.
+    pub(crate) fn callback_path(&self, name: &ConnectionName) -> Option<String> {
+        let connection = self.bundle.as_ref()?.connections.get(name)?;
+        callback_path(connection).map(str::to_owned)
+    }
+
+    /// The process of a connection has exited. What is wanted starts again.
+    pub(super) fn on_connector_exited(
         &mut self,
-        id: &WorkspaceId,
+        cx: &mut Cx,
         name: &ConnectionName,
-        reason: &str,
+        process: ProcessId,
+        how: &str,
     ) {
-        let grace_ms = self.grace_left_ms(id);
-        let owner = ProcessOwner::Connector(id.clone(), name.clone());
-        self.drain(&owner, Some(grace_ms), reason);
+        self.forget_replies_of(cx, name, process);
+        if let Some(connector) = self.connectors.get_mut(name) {
+            connector.on_exited(process, how);
+        }
+        self.advance_connector(cx, name);
+    }
+
+    /// The assignment of a process that is not an agent's.
+    pub(super) fn assignment(&mut self, facts: &Facts, owner: &ProcessOwner) -> Option<Assignment> {
+        match owner {
+            ProcessOwner::Agent(_) => None,
+            ProcessOwner::Connector(_, name) => {
+                let project_root = self.record.project_root.clone();
+                self.connectors.get(name)?.assignment(facts, project_root)
+            }
+            ProcessOwner::Model(id, name) => self.models.get(name)?.assignment(id),
+            ProcessOwner::Task(_, task) => self.runs.assignment(facts, task),
+        }
+    }
+
+    /// A turn in progress finishes with the connections it began with, as with its models.
+    fn purpose_of(&self, cx: &Cx, name: &ConnectionName) -> ConnectionPurpose {
+        let connector = self.connectors.get(name);
+        let is_needed = if self.is_ending(cx) {
+            !self.is_past_work()
+        } else if connector.is_some_and(|connector| connector.wanted.is_some()) {
+            return ConnectionPurpose::All;
+        } else {
+            self.is_any_agent_outdated()
+        };
+        if is_needed {
+            ConnectionPurpose::Calls
+        } else {
+            ConnectionPurpose::Nothing
+        }
     }
 }

@@ -20,7 +20,7 @@ use goondan_protocol::agents::{REPLY_KIND, TurnInput};
 use goondan_protocol::control::SandboxRefusals;
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, RevisionId, TurnId};
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
@@ -193,6 +193,32 @@ impl Conversation {
         self.copy = QueueCopy::Reading;
     }
 
+    /// True if the agent has requested a restart of its process, and the process still runs.
+    pub(super) fn is_to_restart(&self) -> bool {
+        self.restarts.due().is_some() && self.process().is_some()
+    }
+
+    /// The revision of its own configuration; `None` for the project's configuration.
+    pub(crate) fn bundle_revision(&self) -> Option<&RevisionId> {
+        self.overlay.standing.active.as_ref()
+    }
+
+    /// True if the outcome of each turn must be counted before the next turn begins.
+    pub(super) fn counts_turns(&self) -> bool {
+        self.overlay.standing.is_on_probation
+    }
+
+    /// True if the running process was started with another configuration.
+    pub(super) fn is_outdated(&self, bundle: Option<&ProjectConfig>) -> bool {
+        self.process().is_some()
+            && (self.overlay.standing.is_pending
+                || self
+                    .running
+                    .as_ref()
+                    .zip(bundle)
+                    .is_some_and(|(running, bundle)| running.is_outdated(bundle)))
+    }
+
     /// Any stage but deleting: the store reports the approvals and the agent. False while it is
     /// being deleted, because a read can finish during that.
     pub(super) fn on_opened(&mut self, state: &InstanceState) -> bool {
@@ -260,11 +286,6 @@ impl Conversation {
 
     pub(super) fn slot_mut(&mut self) -> &mut Slot {
         &mut self.slot
-    }
-
-    /// Start configuration of the current or the last process.
-    pub(super) fn running(&self) -> Option<&RunningAgent> {
-        self.running.as_ref()
     }
 
     /// The agent's definition as its process was started.
@@ -375,7 +396,7 @@ impl Conversation {
     }
 
     /// Its process reports that it cannot start.
-    pub(super) fn report_start_fault(&mut self, reason: String) {
+    pub(crate) fn report_start_fault(&mut self, reason: String) {
         self.start_faults.report(reason);
     }
 
@@ -469,12 +490,12 @@ impl Conversation {
     }
 
     /// True if a turn is not committed or about to begin.
-    pub(super) fn is_in_turn(&self) -> bool {
+    pub(crate) fn is_in_turn(&self) -> bool {
         self.turns.contexts().next().is_some()
     }
 
     /// The other conversations that requested its turn in progress.
-    pub(super) fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
+    pub(crate) fn asked_by(&self, own: &InstanceKey) -> Vec<InstanceKey> {
         let event_id = self.turn().map(|turn| &turn.context.event_id);
         let event = event_id.and_then(|id| self.queue.get(id));
         event.map_or_else(Vec::new, |event| event.asked_by(own))
@@ -595,14 +616,6 @@ impl Conversation {
 
     pub(super) fn is_frozen(&self) -> bool {
         self.freeze.is_some()
-    }
-
-    pub(super) fn freeze(&self) -> Option<&Freeze> {
-        self.freeze.as_ref()
-    }
-
-    pub(super) fn freeze_mut(&mut self) -> Option<&mut Freeze> {
-        self.freeze.as_mut()
     }
 
     /// Any stage but deleting and frozen → frozen. With `may_cancel`, a turn may be in progress.

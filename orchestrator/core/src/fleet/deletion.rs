@@ -4,7 +4,7 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 
 use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
-use super::conversation::DeleteReply;
+use super::conversation::{Conversation, DeleteReply};
 use crate::refusals::deleted_error;
 
 impl Fleet {
@@ -17,7 +17,9 @@ impl Fleet {
         reply: DeleteReply,
     ) -> bool {
         self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
-        self.end_approvals(at, "the conversation is deleted");
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.end_approvals(cx, at, "the conversation is deleted");
+        }
         // The entry blocks other operations until the instance is gone.
         let Some(entry) = self.conversation_entry(at, agent) else {
             return false;
@@ -29,8 +31,8 @@ impl Fleet {
         if let Some(process) = up {
             self.kill(process, true);
         }
-        let is_held = self.is_held(at);
-        up.is_none() && !is_held
+        let entry = self.conversation(at);
+        up.is_none() && !entry.is_some_and(Conversation::is_frozen)
     }
 
     /// Handles the result of removing a conversation's files. Returns the recipients of the result.
@@ -47,8 +49,7 @@ impl Fleet {
             self.cancel_waiters(at, &gone, QuestionStatus::Lost);
             if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
                 workspace.conversations.remove(&at.instance_key);
-                workspace.parked.remove(&at.instance_key);
-                workspace.known_parked.remove(&at.instance_key);
+                workspace.parked.forget(&at.instance_key);
                 workspace.bundle_problems.remove(&at.instance_key);
             }
             self.forget_questions_of(at);

@@ -6,9 +6,9 @@ use goondan_protocol::egress::{AllowList, EgressCaller, EgressDoor};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::sandbox::SandboxPolicy;
 
-use super::Fleet;
+use crate::Facts;
 
-impl Fleet {
+impl Facts {
     /// The egress socket for a caller's programs; `None` if no allow list applies to them.
     pub(super) fn egress_socket(
         &self,
@@ -17,16 +17,13 @@ impl Fleet {
         sandbox: &SandboxPolicy,
     ) -> Option<PathBuf> {
         sandbox.allow_list()?;
-        Some(self.facts.layout.egress_socket(id, &caller.to_string()))
+        Some(self.layout.egress_socket(id, &caller.to_string()))
     }
 
     /// The sockets that the egress must create.
     pub(super) fn egress_doors(&self, id: &WorkspaceId, lists: Vec<AllowList>) -> Vec<EgressDoor> {
         let door = |list: AllowList| EgressDoor {
-            socket: self
-                .facts
-                .layout
-                .egress_socket(id, &list.caller.to_string()),
+            socket: self.layout.egress_socket(id, &list.caller.to_string()),
             list,
         };
         lists.into_iter().map(door).collect()

@@ -15,10 +15,12 @@ use goondan_store::writer::operation::{Accept, AcceptResult, LookUpEvent};
 use super::Fleet;
 use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
 use super::conversation_run::{ConversationRun, RunUpdate};
+use super::scheduled_inputs::refused;
 use super::waiters::TurnWaiter;
+use crate::bus::queue::Message;
 use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
-use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
+use crate::refusals::{parked_error, stopping_error};
 use crate::{ProcessId, RequestToken};
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
@@ -137,7 +139,8 @@ impl Fleet {
                 request_id,
                 ..
             } => {
-                self.refuse_connector(process, request_id, EventRefused::new(code, message));
+                self.cx
+                    .refuse_connector(process, request_id, EventRefused::new(code, message));
             }
             EventOrigin::Agent {
                 requester,
@@ -146,7 +149,7 @@ impl Fleet {
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
             EventOrigin::Run(of) => self.tell_task(of, RunUpdate::Refused(message)),
-            EventOrigin::Schedule(of) => self.on_scheduled_refused(of, message),
+            EventOrigin::Schedule(of) => self.post(refused(of, message)),
             // Retried later, because the pending answer is recorded.
             EventOrigin::Answer => {}
             &EventOrigin::Client { token, .. } => {
@@ -228,13 +231,14 @@ impl Fleet {
                 request_id,
                 said,
             } => {
-                self.connector_worked(process);
+                self.provider_worked(process);
                 let accepted = EventAccepted {
                     event_id: said,
                     duplicate,
                     instance_key: Some(instance.instance_key.clone()),
                 };
-                self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
+                self.cx
+                    .answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
             }
             EventOrigin::Agent {
                 requester,
@@ -250,7 +254,7 @@ impl Fleet {
             ),
             EventOrigin::Answer => self.on_delivered(instance, event_id, true),
             EventOrigin::Run(of) => self.on_run_accepted(of, before),
-            EventOrigin::Schedule(of) => self.on_scheduled_accepted(*of),
+            EventOrigin::Schedule(of) => self.post(Message::Submitted(of)),
             EventOrigin::Client { token, sent, wait } => {
                 let sent = SendResult { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
@@ -280,7 +284,9 @@ impl Fleet {
                 if let Some(error) = self.why_nothing_begins(instance) {
                     return self.cx.respond_error(token, error);
                 }
-                self.tell_of_approvals(instance, &sent.event_id, token);
+                if let Some((workspace, cx)) = self.workspace_and_cx(&instance.workspace_id) {
+                    workspace.tell_of_approvals(cx, instance, &sent.event_id, token);
+                }
                 if let Some(entry) = self.conversation_mut(instance) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
@@ -295,15 +301,10 @@ impl Fleet {
 
     /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
     pub(crate) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
-        if self.is_stopping() {
-            return Some(stopping_error());
+        match self.workspaces.get(&at.workspace_id) {
+            Some(workspace) => workspace.why_nothing_begins(&self.cx, &at.instance_key),
+            None => self.is_stopping().then(stopping_error),
         }
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        if workspace.closing.is_some() {
-            return Some(closed_error(&at.workspace_id));
-        }
-        let entry = workspace.conversations.get(&at.instance_key)?;
-        entry.is_deleting().then(|| deleted_error(&at.instance_key))
     }
 
     /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
@@ -388,7 +389,11 @@ impl Fleet {
                 }
                 TurnWaiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
                 TurnWaiter::Run(of) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome.clone()))),
-                TurnWaiter::Connection(waiter) => self.tell_connection(at, &waiter, outcome),
+                TurnWaiter::Connection(waiter) => {
+                    if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+                        workspace.tell_connection(cx, &waiter, outcome);
+                    }
+                }
             }
         }
     }

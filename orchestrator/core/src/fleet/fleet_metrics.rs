@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::control::{ProcessState, Readiness};
-use goondan_protocol::export::OTLP;
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
 use goondan_protocol::ignored::IgnoreReason;
-use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros, Sample};
+use goondan_protocol::metrics::{Label, Labels, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 
 use super::slot::Slot;
-use super::views::ProcessWorkload;
+use super::views::{ProcessWorkload, View};
 use super::{Fleet, ProcessOwner, Workspace, health};
 
 /// Outcomes of turns, as counted.
@@ -60,19 +59,6 @@ impl Fleet {
         self.cx.count(Metric::Turns, labels, Micros::whole(1));
     }
 
-    /// Counts an event that a connection passed over.
-    pub(super) fn count_ignored(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        reason: IgnoreReason,
-    ) {
-        let labels = of_workspace(id).with(Label::Connection, name.as_str());
-        let labels = labels.with(Label::Reason, reason.as_str());
-        self.cx
-            .count(Metric::EventsIgnored, labels, Micros::whole(1));
-    }
-
     /// Labels of a process; `None` if it has no owner.
     fn labels_of(&self, owner: &ProcessOwner) -> Option<Labels> {
         let labels = of_workspace(owner.workspace_id());
@@ -82,67 +68,57 @@ impl Fleet {
             ProcessOwner::Model(_, name) => labels.with(Label::Model, name.as_str()),
             ProcessOwner::Task(id, task) => {
                 let run = self.workspaces.get(id)?.runs.get(task)?;
-                labels.with(Label::Agent, run.assignment.agent.name.as_str())
+                labels.with(Label::Agent, run.agent().name.as_str())
             }
         })
     }
+}
 
-    /// True if a connection was started as one that serves metrics.
-    pub(crate) fn may_read_metrics(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
-        let workspace = self.workspaces.get(id);
-        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let running = connector.and_then(|connector| connector.running.as_ref());
-        running.is_some_and(|running| {
-            let definition = &running.definition;
-            let kind = definition.connector.as_str();
-            definition.entry.is_none() && [METRICS, OTLP].contains(&kind)
-        })
-    }
-
-    pub(crate) fn samples(&self, work: &impl ProcessWorkload) -> Vec<Sample> {
+impl View<'_> {
+    pub(crate) fn samples(self, work: &impl ProcessWorkload) -> Vec<Sample> {
         let mut samples = Samples::default();
         let waiting = match self.room.short_of() {
             [] => 0,
             _ => self.starts.waiting(),
         };
         samples.add(Metric::WaitingStarts, Labels::none(), waiting);
-        for (id, workspace) in &self.workspaces {
-            self.sample_workspace(&mut samples, work, (id, workspace));
+        for (id, workspace) in self.workspaces {
+            sample_workspace(&mut samples, self.cx.now().wall, work, (id, workspace));
             sample_agents(&mut samples, self.cx.now().wall, id, workspace);
             sample_services(&mut samples, id, workspace);
         }
         samples.0
     }
+}
 
-    fn sample_workspace(
-        &self,
-        samples: &mut Samples,
-        work: &impl ProcessWorkload,
-        (id, workspace): (&WorkspaceId, &Workspace),
-    ) {
-        let labels = of_workspace(id);
-        let is_unwell = workspace.problem.is_some();
-        samples.add(
-            Metric::WorkspaceProblem,
-            labels.clone(),
-            usize::from(is_unwell),
-        );
-        let since = workspace.unacknowledged.as_ref().map(|it| it.since);
-        let silent_ms = since.map_or(0, |since| {
-            let ms = self.cx.now().wall.as_unix_millis() - since.as_unix_millis();
-            u64::try_from(ms).unwrap_or(0)
-        });
-        let silence = Micros::millis(silent_ms);
-        samples.number(Metric::UnacknowledgedTime, labels.clone(), silence);
-        let parked = workspace.parked.values().sum();
-        samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
-        let entries = workspace.conversations.values();
-        let approvals: usize = entries
-            .map(|entry| entry.approvals().waiting().count())
-            .sum();
-        let waiting = approvals + work.questions_in(id) + self.consents_in(id).len();
-        samples.add(Metric::WaitingForPerson, labels, waiting);
-    }
+fn sample_workspace(
+    samples: &mut Samples,
+    now: Timestamp,
+    work: &impl ProcessWorkload,
+    (id, workspace): (&WorkspaceId, &Workspace),
+) {
+    let labels = of_workspace(id);
+    let is_unwell = workspace.problem.is_some();
+    samples.add(
+        Metric::WorkspaceProblem,
+        labels.clone(),
+        usize::from(is_unwell),
+    );
+    let since = workspace.unacknowledged.as_ref().map(|it| it.since);
+    let silent_ms = since.map_or(0, |since| {
+        let ms = now.as_unix_millis() - since.as_unix_millis();
+        u64::try_from(ms).unwrap_or(0)
+    });
+    let silence = Micros::millis(silent_ms);
+    samples.number(Metric::UnacknowledgedTime, labels.clone(), silence);
+    let parked = workspace.parked.total();
+    samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
+    let entries = workspace.conversations.values();
+    let approvals: usize = entries
+        .map(|entry| entry.approvals().waiting().count())
+        .sum();
+    let waiting = approvals + work.questions_in(id) + workspace.consents().len();
+    samples.add(Metric::WaitingForPerson, labels, waiting);
 }
 
 #[derive(Default)]
@@ -183,9 +159,9 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
         of.running += u64::from(instance.slot().up().is_some());
         of.in_back_off += u64::from(is_in_back_off(instance.slot()));
     }
-    for run in workspace.runs.values() {
-        let of = agents.entry(&run.assignment.agent.name).or_default();
-        of.running += u64::from(run.slot.up().is_some());
+    for (_, run) in workspace.runs.iter() {
+        let of = agents.entry(&run.agent().name).or_default();
+        of.running += u64::from(run.slot().up().is_some());
     }
     for (name, of) in agents {
         let labels = of_workspace(id).with(Label::Agent, name.as_str());
@@ -214,20 +190,20 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
 fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspace) {
     let connectors = workspace.connectors.iter().map(|(name, connector)| {
         let labels = of_workspace(id).with(Label::Connection, name.as_str());
-        (labels, &connector.slot, connector.readiness)
+        (labels, connector.slot(), connector.readiness())
     });
     let models = workspace.models.iter().map(|(name, model)| {
         let labels = of_workspace(id).with(Label::Model, name.as_str());
-        (labels, &model.slot, model.readiness)
+        (labels, model.slot(), model.readiness())
     });
     for (labels, _, _) in connectors.clone() {
         // The one reason that calls for a change of the rules.
         let labels = labels.with(Label::Reason, IgnoreReason::NoRule.as_str());
         samples.add(Metric::EventsIgnored, labels, 0);
     }
-    for (name, model) in &workspace.models {
+    for (name, model) in workspace.models.iter() {
         let labels = of_workspace(id).with(Label::Model, name.as_str());
-        let is_suspended = workspace.is_suspended(model);
+        let is_suspended = workspace.models.is_suspended(model);
         samples.add(Metric::ModelSuspended, labels, usize::from(is_suspended));
     }
     for (labels, _, _) in models.clone() {

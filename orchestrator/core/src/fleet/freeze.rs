@@ -2,15 +2,13 @@
 //! rewound (`CKPT-6`). Events are still accepted and queued.
 
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
 use super::Fleet;
 use super::cancellation::BY_PERSON;
-use super::conversation::Conversation;
-use super::conversation::freeze::{Freeze, FreezeAction, FreezeRefusal, FreezeStep, Order};
-use crate::RequestToken;
+use super::conversation::freeze::{Freeze, FreezeRefusal, FreezeStep, Order};
 use crate::exchange::joint::FreezeId;
 
 fn busy(at: &InstanceRef, what: &str) -> ControlError {
@@ -77,21 +75,6 @@ impl Fleet {
         }
     }
 
-    /// True if a conversation is held.
-    pub(crate) fn is_held(&self, at: &InstanceRef) -> bool {
-        let entry = self.conversation(at);
-        entry.is_some_and(Conversation::is_frozen)
-    }
-
-    /// Workspaces with a held conversation.
-    pub(super) fn holding(&self) -> Vec<WorkspaceId> {
-        let workspaces = self.workspaces.iter().filter(|(_, workspace)| {
-            let mut instances = workspace.conversations.values();
-            instances.any(Conversation::is_frozen)
-        });
-        workspaces.map(|(id, _)| id.clone()).collect()
-    }
-
     /// Cancels the turn in progress so that a rewind can begin. False if there is none.
     pub(crate) fn cancel_for_rewind(&mut self, at: &InstanceRef) -> bool {
         let entry = self.conversation_mut(at);
@@ -101,57 +84,6 @@ impl Fleet {
             self.cancel_for(None, at.clone(), event_id, BY_PERSON);
         }
         is_in_turn
-    }
-
-    /// The next step for a held conversation, once no turn is in progress and, for restoring files,
-    /// its process has exited.
-    pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<FreezeAction> {
-        let entry = self.conversation_mut(at)?;
-        let up = entry.process();
-        let is_in_turn = entry.is_in_turn();
-        let hold = entry.freeze_mut()?;
-        if !matches!(hold.step, FreezeStep::Waiting) || is_in_turn {
-            return None;
-        }
-        let may_run = match &hold.order {
-            Order::Checkpoint { .. } => true,
-            Order::Rewind { request, .. } => request.dry_run,
-            Order::Finish { .. } => false,
-        };
-        if let Some(process) = up.filter(|_| !may_run) {
-            // The process has the old conversation loaded. Nothing of a turn is lost by killing it.
-            self.kill(process, true);
-            return None;
-        }
-        Some(match &hold.order {
-            Order::Checkpoint { .. } | Order::Rewind { .. } => {
-                hold.step = FreezeStep::Working;
-                FreezeAction::Pin
-            }
-            Order::Finish { note } => {
-                let note = note.clone();
-                hold.step = FreezeStep::TakingBack(None);
-                FreezeAction::TakeBack(note)
-            }
-        })
-    }
-
-    pub(crate) fn instance_hold(&self, at: &InstanceRef) -> Option<FreezeId> {
-        Some(self.conversation(at)?.freeze()?.id)
-    }
-
-    /// The client request of a conversation's hold.
-    pub(crate) fn token_of_hold(&mut self, at: &InstanceRef, id: FreezeId) -> Option<RequestToken> {
-        match &self.held_for(at, id)?.order {
-            Order::Checkpoint { token, .. } | Order::Rewind { token, .. } => Some(*token),
-            Order::Finish { .. } => None,
-        }
-    }
-
-    /// The hold with this id, if it is still active.
-    pub(crate) fn held_for(&mut self, at: &InstanceRef, id: FreezeId) -> Option<&mut Freeze> {
-        let hold = self.conversation_mut(at)?.freeze_mut()?;
-        (hold.id == id).then_some(hold)
     }
 
     /// Releases a conversation. True if it must be deleted now.
@@ -167,20 +99,5 @@ impl Fleet {
         self.advance(at);
         self.forget_if_done(at);
         false
-    }
-
-    /// Delays a rewind that could not be finished. It is retried after the back-off, and no turn
-    /// begins until then.
-    pub(crate) fn put_off(&mut self, at: &InstanceRef, why: &str) {
-        let now = self.now();
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.slot_mut().failed(now, why.to_owned());
-        }
-    }
-
-    /// The digest of the running configuration, which is pinned together with the store's state.
-    pub(crate) fn config_digest(&self, id: &WorkspaceId) -> Option<String> {
-        let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
-        Some(bundle.digest.clone())
     }
 }

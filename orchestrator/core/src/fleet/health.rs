@@ -30,17 +30,23 @@ pub(crate) fn shown(slot: &Slot, readiness: Readiness) -> Option<Readiness> {
 /// Every unhealthy process of a workspace: connections first, then models, then agents.
 pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
     let connectors = workspace.connectors.iter().map(|(name, connector)| {
-        let readiness = shown(&connector.slot, connector.readiness);
+        let readiness = shown(connector.slot(), connector.readiness());
         let name = name.to_string();
-        (ChildRole::Connector, name, None, &connector.slot, readiness)
+        (
+            ChildRole::Connector,
+            name,
+            None,
+            connector.slot(),
+            readiness,
+        )
     });
     let models = workspace.models.iter().map(|(name, model)| {
-        let readiness = shown(&model.slot, model.readiness);
+        let readiness = shown(model.slot(), model.readiness());
         (
             ChildRole::Model,
             name.to_string(),
             None,
-            &model.slot,
+            model.slot(),
             readiness,
         )
     });

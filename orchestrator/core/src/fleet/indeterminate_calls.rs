@@ -11,8 +11,7 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    CallSettled, ControlError, ErrorCode, ListUnknownCalls, SettleCall, UnknownCallInfo,
-    UnknownCallPlace,
+    CallSettled, ControlError, ErrorCode, SettleCall, UnknownCallInfo,
 };
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{TurnAppend, TurnComplete};
@@ -171,7 +170,7 @@ impl Fleet {
             let event = LogEvent::error("failed to write the audit log").of(at);
             self.log(event.with("error", goondan_log::error_chain(&error)));
         }
-        let is_up = self.owners.contains_key(&process);
+        let is_up = self.cx.processes().is_up(process);
         let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
@@ -185,22 +184,6 @@ impl Fleet {
         if let Some(complete) = held.complete {
             self.on_turn_complete(at, process, complete);
         }
-    }
-
-    /// Lists the unresolved calls for a client.
-    pub(crate) fn list_unknown_calls(&mut self, token: RequestToken, list: &ListUnknownCalls) {
-        let only = list.workspace_id.as_ref();
-        if let Some(id) = only
-            && let Err(error) = self.workspace(id)
-        {
-            return self.cx.respond_error(token, error);
-        }
-        let workspaces = self.workspaces.iter();
-        let workspaces = workspaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
-        let calls = workspaces.flat_map(|(id, workspace)| workspace.unknown_calls.all(id));
-        let is_behind = |place: &UnknownCallPlace| list.after.as_ref().is_none_or(|it| it < place);
-        let page = list.page_of(calls.filter(|call| is_behind(&call.place())));
-        self.cx.respond(token, &page);
     }
 
     /// Marks a call as resolved by a user.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use goondan_config::Sources;
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::HostedModel;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -12,7 +11,6 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 
 use super::conversation::{Conversation, WrongStage};
-use super::models::Model;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, Workspace};
 use crate::{Facts, ProcessId};
@@ -55,16 +53,11 @@ impl Fleet {
         definition: HostedModel,
         process: ProcessId,
     ) {
-        let name = definition.name.clone();
-        let mut model = Model::new(definition);
-        model.running.clone_from(&model.wanted);
-        model.slot.start(process, self.now());
-        model.slot.greeted();
-        model.readiness = Readiness::Ready;
+        let (name, now) = (definition.name.clone(), self.now());
         let workspace = self.workspaces.get_mut(id).unwrap();
-        workspace.models.insert(name.clone(), model);
+        workspace.models.add_ready(definition, process, now);
         let owner = ProcessOwner::Model(id.clone(), name);
-        self.owners.insert(process, owner);
+        self.cx.processes_mut().insert(process, owner);
     }
 
     /// The slots of all processes, each with true if the process should be running.
@@ -83,11 +76,11 @@ impl Fleet {
         let is_open = of.closing.is_none() && !self.is_stopping();
         let connectors = of.connectors.iter().map(|(name, connector)| {
             let owner = ProcessOwner::Connector(id.clone(), name.clone());
-            (owner, &connector.slot, is_open)
+            (owner, connector.slot(), is_open)
         });
         let models = of.models.iter().map(|(name, model)| {
             let owner = ProcessOwner::Model(id.clone(), name.clone());
-            (owner, &model.slot, false)
+            (owner, model.slot(), false)
         });
         let instances = of.conversations.iter().map(|(key, instance)| {
             let at = InstanceRef {
@@ -98,7 +91,7 @@ impl Fleet {
         });
         let runs = of.runs.iter().map(|(task, run)| {
             let owner = ProcessOwner::Task(id.clone(), task.clone());
-            (owner, &run.slot, false)
+            (owner, run.slot(), false)
         });
         connectors
             .chain(models)

@@ -2,40 +2,49 @@
 
 use std::collections::BTreeMap;
 
+use goondan_config::ProjectConfig;
 use goondan_protocol::call::{CallOutcome, CallTarget};
 use goondan_protocol::control::{ModelFailures, Readiness};
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Status};
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
+use goondan_protocol::time::Timestamp;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::breaker::{Breaker, BreakerScope, OpenBreaker};
 use super::model_failures::{FailureChange, LastingFailures};
 use super::slot::Slot;
-use super::tokens;
-use super::{Fleet, ProcessOwner, Workspace, health, model_failures};
+use super::tokens::{self, TokenStore};
+use super::{ProcessOwner, Workspace, health, model_failures};
+use crate::ClockTime;
+#[cfg(test)]
+use crate::ProcessId;
+use crate::bus::context::Cx;
 use crate::exchange::oauth_calls::Tokens;
-use crate::{ClockTime, ProcessId};
 
+/// A model with a process of its own.
+///
+/// The process is started by the first call and stopped when idle. A turn in progress finishes on
+/// the model that it began with, unless only the key has changed.
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(super) slot: Slot,
+    slot: Slot,
     /// The configured model; `None` if it was removed from the configuration.
-    pub(super) wanted: Option<HostedModel>,
+    wanted: Option<HostedModel>,
     /// Start configuration of the running process.
-    pub(super) running: Option<HostedModel>,
-    pub(super) tokens: Tokens,
+    running: Option<HostedModel>,
+    tokens: Tokens,
     /// Readiness reported by its process.
-    pub(super) readiness: Readiness,
+    readiness: Readiness,
     idle_since_ms: u64,
-    pub(super) breaker: Breaker,
+    breaker: Breaker,
     failures: LastingFailures,
 }
 
 impl Model {
-    pub(crate) fn new(wanted: HostedModel) -> Self {
+    fn new(wanted: HostedModel) -> Self {
         Self {
             slot: Slot::default(),
             wanted: Some(wanted),
@@ -48,6 +57,29 @@ impl Model {
         }
     }
 
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        self.readiness
+    }
+
+    /// The configured model; `None` if it was removed from the configuration.
+    pub(super) fn wanted(&self) -> Option<&HostedModel> {
+        self.wanted.as_ref()
+    }
+
+    /// Start configuration of the running process.
+    pub(super) fn running(&self) -> Option<&HostedModel> {
+        self.running.as_ref()
+    }
+
+    /// The tokens that its process was started with.
+    pub(super) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
     /// Failures that only a person can end. A changed Model or key may have ended them.
     fn lasting_failures(&self) -> Option<&ModelFailures> {
         let failures = self.failures.shown();
@@ -58,17 +90,209 @@ impl Model {
     fn definition(&self) -> Option<&HostedModel> {
         self.running.as_ref().or(self.wanted.as_ref())
     }
+
+    /// Handles the end of its process.
+    pub(super) fn on_exited(&mut self) {
+        self.readiness = Readiness::Starting;
+    }
+
+    /// True if the running process was started with another configuration or another token, and
+    /// the model is still configured.
+    pub(super) fn is_outdated(&self, tokens: &TokenStore) -> bool {
+        self.slot.up().is_some()
+            && self.wanted.is_some()
+            && (self.running != self.wanted || self.has_other_tokens(tokens))
+    }
+
+    fn has_other_tokens(&self, tokens: &TokenStore) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            let needs = tokens::needs_of_model(running);
+            tokens.differ(&needs, &self.tokens)
+        })
+    }
+
+    /// True if only the key has changed. The old key may be invalid, so no turn continues with it.
+    fn is_new_key(&self) -> bool {
+        let running = self.running.as_ref();
+        let wanted = self.wanted.as_ref();
+        running.map(HostedModel::without_credentials)
+            == wanted.map(HostedModel::without_credentials)
+    }
+
+    pub(super) fn assignment(&self, id: &WorkspaceId) -> Option<Assignment> {
+        let model = tokens::model_with(self.running.clone()?, &self.tokens);
+        Some(Assignment::Model(Box::new(ModelAssignment {
+            workspace_id: id.clone(),
+            model,
+        })))
+    }
 }
 
 /// Breaker of the models at one URL.
 #[derive(Debug)]
-pub(super) struct EndpointBreaker {
+struct EndpointBreaker {
     /// One of the models.
     model: HostedModel,
     breaker: Breaker,
 }
 
-impl Workspace {
+/// The models of a workspace, and the breakers of their endpoints.
+///
+/// A breaker of an endpoint concerns every model at its URL, and exists while one of them does.
+#[derive(Debug, Default)]
+pub(crate) struct Models {
+    of: BTreeMap<ResourceName, Model>,
+    /// Breakers of the endpoints of models that were called.
+    endpoints: Vec<EndpointBreaker>,
+}
+
+/// The models.
+impl Models {
+    pub(super) fn get(&self, name: &ResourceName) -> Option<&Model> {
+        self.of.get(name)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &ResourceName) -> Option<&mut Model> {
+        self.of.get_mut(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ResourceName, &Model)> + Clone {
+        self.of.iter()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &ResourceName> {
+        self.of.keys()
+    }
+
+    pub(super) fn slot_mut(&mut self, name: &ResourceName) -> Option<&mut Slot> {
+        self.of.get_mut(name).map(|model| &mut model.slot)
+    }
+
+    /// A new configuration is valid.
+    pub(super) fn on_configuration(&mut self, bundle: &ProjectConfig) {
+        for (name, model) in &mut self.of {
+            model.wanted = bundle.models.get(name).cloned();
+        }
+        for (name, definition) in &bundle.models {
+            let model = self.of.entry(name.clone());
+            model.or_insert_with(|| Model::new(definition.clone()));
+        }
+    }
+
+    /// The configuration was withdrawn.
+    pub(super) fn withdraw(&mut self) {
+        for model in self.of.values_mut() {
+            model.wanted = None;
+        }
+    }
+
+    /// Resets the crash count of a model after successful work.
+    pub(super) fn worked(&mut self, name: &ResourceName) {
+        if let Some(model) = self.of.get_mut(name) {
+            model.slot.crashes = 0;
+        }
+    }
+
+    /// A person wants new processes: crashes no longer count. Returns how many run.
+    pub(super) fn forgive(&mut self) -> usize {
+        let mut running = 0;
+        for model in self.of.values_mut() {
+            model.slot.forgive();
+            running += usize::from(model.slot.up().is_some());
+        }
+        running
+    }
+
+    pub(super) fn on_status(
+        &mut self,
+        cx: &mut Cx,
+        (id, name): (&WorkspaceId, &ResourceName),
+        status: Status,
+    ) {
+        let Some(model) = self.of.get_mut(name) else {
+            return;
+        };
+        model.readiness = health::readiness_of(&status);
+        model.slot.detail = Some(status.detail.clone());
+        let event = LifecycleEvent::ReadinessChanged {
+            worker: Worker::Model {
+                model: name.clone(),
+            },
+            ready: status.ready,
+            detail: status.detail,
+        };
+        cx.announce(id, event, None, None);
+    }
+
+    /// Starts a model's process if a call waits for it and it may start.
+    fn advance(
+        &mut self,
+        cx: &mut Cx,
+        (id, name): (&WorkspaceId, &ResourceName),
+        tokens: &TokenStore,
+        is_called: bool,
+    ) {
+        let now = cx.now();
+        let Some(model) = self.of.get_mut(name) else {
+            return;
+        };
+        if !model.slot.may_start(now) {
+            return;
+        }
+        let Some(definition) = model.wanted.clone() else {
+            self.of.remove(name);
+            return;
+        };
+        if !is_called {
+            return;
+        }
+        let Ok(tokens) = tokens.for_needs(&tokens::needs_of_model(&definition)) else {
+            return;
+        };
+        let limits = definition.limits;
+        let before = model.running.as_ref();
+        let is_changed = before.is_some_and(|before| *before != definition);
+        if is_changed {
+            model.breaker = Breaker::default();
+            model.failures = LastingFailures::default();
+        }
+        model.running = Some(definition);
+        model.tokens = tokens;
+        model.readiness = Readiness::Starting;
+        model.idle_since_ms = now.mono_ms;
+        let owner = ProcessOwner::Model(id.clone(), name.clone());
+        cx.spawn(&mut model.slot, &owner, None, limits);
+        if is_changed {
+            self.forget_endpoints();
+        }
+    }
+
+    /// Asks a model's process to finish its calls and exit.
+    fn drain(
+        &mut self,
+        cx: &mut Cx,
+        (id, name): (&WorkspaceId, &ResourceName),
+        grace_ms: u64,
+        reason: &str,
+    ) {
+        if let Some(model) = self.of.get_mut(name) {
+            let owner = ProcessOwner::Model(id.clone(), name.clone());
+            cx.drain(&mut model.slot, &owner, None, grace_ms, reason);
+        }
+    }
+
+    fn availability(&self, now: ClockTime, name: &ResourceName, is_lacking: bool) -> Availability {
+        let target = CallTarget::Model { name: name.clone() };
+        match self.of.get(name) {
+            None => Availability::Not(not_ready(&target, "it was removed from the configuration")),
+            Some(_) if is_lacking => Availability::Consent,
+            Some(model) => availability_of(&model.slot, model.readiness, now, &target),
+        }
+    }
+}
+
+/// Their circuit breakers and failures.
+impl Models {
     /// The breaker of a model, or that of its endpoint.
     fn breaker_of<'a>(&'a self, model: &'a Model, scope: BreakerScope) -> Option<&'a Breaker> {
         match scope {
@@ -95,9 +319,8 @@ impl Workspace {
     }
 
     /// The models that are not called at present, with the reason.
-    pub(super) fn suspended_models(&self, now: ClockTime) -> BTreeMap<ResourceName, String> {
-        let models = self.models.iter();
-        let suspended = models.filter_map(|(name, model)| {
+    pub(super) fn suspended(&self, now: ClockTime) -> BTreeMap<ResourceName, String> {
+        let suspended = self.of.iter().filter_map(|(name, model)| {
             let (scope, open) = self.suspension(model)?;
             Some((name.clone(), open.detail(scope, now.mono_ms)))
         });
@@ -105,102 +328,41 @@ impl Workspace {
     }
 
     /// The models whose calls fail until a person acts.
-    pub(super) fn failing_models(&self) -> BTreeMap<ResourceName, ModelFailures> {
-        let models = self.models.iter();
+    pub(super) fn failing(&self) -> BTreeMap<ResourceName, ModelFailures> {
+        let models = self.of.iter();
         let failing = models
             .filter_map(|(name, model)| Some((name.clone(), model.lasting_failures()?.clone())));
         failing.collect()
     }
 
     /// Status of a model's process for people.
-    pub(super) fn detail_of_model(&self, model: &Model, now: ClockTime) -> Option<String> {
+    pub(super) fn detail_of(&self, model: &Model, now: ClockTime) -> Option<String> {
         match (self.suspension(model), model.lasting_failures()) {
             (Some((scope, open)), _) => Some(open.detail(scope, now.mono_ms)),
             (None, Some(failures)) => Some(model_failures::detail(failures)),
             (None, None) => model.slot.detail.clone(),
         }
     }
-}
-
-impl Fleet {
-    /// After a turn: the models whose outdated processes may be replaced now. A turn that began
-    /// under another configuration kept them running.
-    pub(crate) fn outdated_models(
-        &self,
-        id: &WorkspaceId,
-        began_under: Option<&String>,
-    ) -> Vec<ResourceName> {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return Vec::new();
-        };
-        let digest = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
-        if began_under == digest {
-            return Vec::new();
-        }
-        let names = workspace.models.keys();
-        let outdated = names.filter(|name| self.is_model_outdated(id, name));
-        outdated.cloned().collect()
-    }
-
-    pub(crate) fn on_model_status(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ResourceName,
-        status: Status,
-    ) {
-        let Some(model) = self.model_mut(id, name) else {
-            return;
-        };
-        model.readiness = health::readiness_of(&status);
-        model.slot.detail = Some(status.detail.clone());
-        let event = LifecycleEvent::ReadinessChanged {
-            worker: Worker::Model {
-                model: name.clone(),
-            },
-            ready: status.ready,
-            detail: status.detail,
-        };
-        self.announce(id, event, None);
-    }
-
-    pub(super) fn model_mut(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ResourceName,
-    ) -> Option<&mut Model> {
-        self.workspaces.get_mut(id)?.models.get_mut(name)
-    }
 
     /// A circuit breaker that concerns calls to a model; `None` if it cannot be open.
-    pub(crate) fn breaker(
-        &self,
-        id: &WorkspaceId,
-        target: &CallTarget,
-        scope: BreakerScope,
-    ) -> Option<&Breaker> {
-        let CallTarget::Model { name } = target else {
-            return None;
-        };
-        let workspace = self.workspaces.get(id)?;
-        workspace.breaker_of(workspace.models.get(name)?, scope)
+    pub(crate) fn breaker(&self, target: &CallTarget, scope: BreakerScope) -> Option<&Breaker> {
+        self.breaker_of(self.target(target)?, scope)
     }
 
     pub(crate) fn breaker_mut(
         &mut self,
-        id: &WorkspaceId,
         target: &CallTarget,
         scope: BreakerScope,
     ) -> Option<&mut Breaker> {
         let CallTarget::Model { name } = target else {
             return None;
         };
-        let workspace = self.workspaces.get_mut(id)?;
-        let model = workspace.models.get_mut(name)?;
+        let model = self.of.get_mut(name)?;
         if scope == BreakerScope::Model {
             return Some(&mut model.breaker);
         }
         let definition = model.definition()?;
-        let endpoints = &mut workspace.endpoints;
+        let endpoints = &mut self.endpoints;
         let mut places = endpoints.iter();
         let place = places.position(|it| it.model.shares_endpoint_with(definition));
         let place = place.unwrap_or_else(|| {
@@ -216,30 +378,26 @@ impl Fleet {
     /// Notes the outcome of a call to a model in the failures that only a person can end.
     pub(crate) fn note_lasting_failure(
         &mut self,
-        id: &WorkspaceId,
         target: &CallTarget,
         outcome: &CallOutcome,
+        at: Timestamp,
     ) -> Option<FailureChange> {
         let CallTarget::Model { name } = target else {
             return None;
         };
-        let at = self.cx.now().wall;
-        self.model_mut(id, name)?.failures.note(outcome, at)
+        self.of.get_mut(name)?.failures.note(outcome, at)
+    }
+
+    fn target(&self, target: &CallTarget) -> Option<&Model> {
+        match target {
+            CallTarget::Model { name } => self.of.get(name),
+            CallTarget::Connection { .. } => None,
+        }
     }
 
     /// True if two targets are models at the same URL.
-    pub(crate) fn shares_endpoint(
-        &self,
-        id: &WorkspaceId,
-        target: &CallTarget,
-        other: &CallTarget,
-    ) -> bool {
-        let definition = |target: &CallTarget| {
-            let CallTarget::Model { name } = target else {
-                return None;
-            };
-            self.workspaces.get(id)?.models.get(name)?.definition()
-        };
+    pub(crate) fn share_endpoint(&self, target: &CallTarget, other: &CallTarget) -> bool {
+        let definition = |target: &CallTarget| self.target(target)?.definition();
         definition(target)
             .zip(definition(other))
             .is_some_and(|(one, other)| one.shares_endpoint_with(other))
@@ -247,19 +405,15 @@ impl Fleet {
 
     /// Resumes calls to the models that were suspended because of the endpoint of `target`, which
     /// works again.
-    pub(crate) fn resume_endpoint(&mut self, id: &WorkspaceId, target: &CallTarget) {
-        let Some(workspace) = self.workspaces.get(id) else {
+    pub(crate) fn resume_endpoint(&mut self, target: &CallTarget) {
+        let Some(definition) = self.target(target).and_then(Model::definition).cloned() else {
             return;
         };
-        let names = workspace.models.iter().filter(|(_, model)| {
+        for model in self.of.values_mut() {
             let open = model.breaker.open();
-            open.is_some_and(|open| open.error.endpoint_down)
-        });
-        let names: Vec<ResourceName> = names.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            let other = CallTarget::Model { name: name.clone() };
-            if self.shares_endpoint(id, target, &other)
-                && let Some(model) = self.model_mut(id, &name)
+            let other = model.definition();
+            if open.is_some_and(|open| open.error.endpoint_down)
+                && other.is_some_and(|other| definition.shares_endpoint_with(other))
             {
                 model.breaker.answered();
             }
@@ -267,159 +421,111 @@ impl Fleet {
     }
 
     /// Drops the breakers of endpoints that no model uses.
-    fn forget_endpoints(&mut self, id: &WorkspaceId) {
-        let Some(Workspace {
-            models, endpoints, ..
-        }) = self.workspaces.get_mut(id)
-        else {
-            return;
-        };
-        endpoints.retain(|endpoint| {
+    fn forget_endpoints(&mut self) {
+        let models = &self.of;
+        self.endpoints.retain(|endpoint| {
             let mut definitions = models.values().filter_map(Model::definition);
             definitions.any(|model| model.shares_endpoint_with(&endpoint.model))
         });
     }
 
+    /// Adds a model with a ready process.
+    #[cfg(test)]
+    pub(super) fn add_ready(
+        &mut self,
+        definition: HostedModel,
+        process: ProcessId,
+        now: ClockTime,
+    ) {
+        let name = definition.name.clone();
+        let mut model = Model::new(definition);
+        model.running.clone_from(&model.wanted);
+        model.slot.start(process, now);
+        model.slot.greeted();
+        model.readiness = Readiness::Ready;
+        self.of.insert(name, model);
+    }
+}
+
+impl Workspace {
+    /// After a turn: the models whose outdated processes may be replaced now. A turn that began
+    /// under another configuration kept them running.
+    pub(crate) fn outdated_models(&self, began_under: Option<&String>) -> Vec<ResourceName> {
+        let digest = self.bundle.as_ref().map(|bundle| &bundle.digest);
+        if began_under == digest {
+            return Vec::new();
+        }
+        let outdated = self.models.iter();
+        let outdated = outdated.filter(|(_, model)| model.is_outdated(&self.tokens));
+        outdated.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(crate) fn on_model_status(&mut self, cx: &mut Cx, name: &ResourceName, status: Status) {
+        let id = &self.record.workspace_id;
+        self.models.on_status(cx, (id, name), status);
+    }
+
     /// Starts a model's process if a call waits for it and it may start. A turn in progress can
     /// need its model even during a shutdown.
-    pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now = self.cx.now();
-        let is_called = is_called && !self.is_past_calls(id);
-        let Some(model) = self.model_mut(id, name) else {
-            return;
-        };
-        if !model.slot.may_start(now) {
-            return;
-        }
-        let Some(definition) = model.wanted.clone() else {
-            if let Some(workspace) = self.workspaces.get_mut(id) {
-                workspace.models.remove(name);
-            }
-            return;
-        };
-        if !is_called {
-            return;
-        }
-        let Ok(tokens) = self.tokens_for(id, &tokens::needs_of_model(&definition)) else {
-            return;
-        };
-        let Some(model) = self.model_mut(id, name) else {
-            return;
-        };
-        let limits = definition.limits;
-        let before = model.running.as_ref();
-        let is_changed = before.is_some_and(|before| *before != definition);
-        if is_changed {
-            model.breaker = Breaker::default();
-            model.failures = LastingFailures::default();
-        }
-        model.running = Some(definition);
-        model.tokens = tokens;
-        model.readiness = Readiness::Starting;
-        model.idle_since_ms = now.mono_ms;
-        if is_changed {
-            self.forget_endpoints(id);
-        }
-        self.spawn(&ProcessOwner::Model(id.clone(), name.clone()), limits);
-    }
-
-    /// True if the running process was started with another configuration and the model is still
-    /// configured.
-    pub(crate) fn is_model_outdated(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
-        let workspace = self.workspaces.get(id);
-        let model = workspace.and_then(|workspace| workspace.models.get(name));
-        model.is_some_and(|model| {
-            model.slot.up().is_some()
-                && model.wanted.is_some()
-                && (model.running != model.wanted || self.model_has_other_tokens(id, name))
-        })
-    }
-
-    /// True if only the key has changed. The old key may be invalid, so no turn continues with it.
-    fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
-        let workspace = self.workspaces.get(id);
-        let model = workspace.and_then(|workspace| workspace.models.get(name));
-        model.is_some_and(|model| {
-            let running = model.running.as_ref();
-            let wanted = model.wanted.as_ref();
-            running.map(HostedModel::without_credentials)
-                == wanted.map(HostedModel::without_credentials)
-        })
-    }
-
-    pub(super) fn model_assignment(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ResourceName,
-    ) -> Option<Assignment> {
-        let model = self.model_mut(id, name)?;
-        let model = tokens::model_with(model.running.clone()?, &model.tokens);
-        Some(Assignment::Model(Box::new(ModelAssignment {
-            workspace_id: id.clone(),
-            model,
-        })))
-    }
-
-    pub(super) fn model_availability(&self, id: &WorkspaceId, name: &ResourceName) -> Availability {
-        let target = CallTarget::Model { name: name.clone() };
-        let workspace = self.workspaces.get(id);
-        let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
-            return Availability::Not(not_ready(&target, "it was removed from the configuration"));
-        };
-        if self.lacking(id, &target).is_some() {
-            return Availability::Consent;
-        }
-        availability_of(&model.slot, model.readiness, self.cx.now(), &target)
-    }
-
-    /// Resets the crash count after successful work.
-    pub(super) fn model_worked(&mut self, process: ProcessId) {
-        if let Some(ProcessOwner::Model(id, name)) = self.owners.get(&process).cloned()
-            && let Some(model) = self.model_mut(&id, &name)
-        {
-            model.slot.crashes = 0;
-        }
-    }
-
-    /// True if a workspace is stopping and no agent is left to make calls. A reply that could not
-    /// be recorded may still be kept for an agent that will not start.
-    fn is_past_calls(&self, id: &WorkspaceId) -> bool {
-        self.is_ending(id) && self.is_past_work(id)
+    pub(crate) fn advance_model(&mut self, cx: &mut Cx, name: &ResourceName, is_called: bool) {
+        let is_called = is_called && !self.is_past_calls(cx);
+        let id = &self.record.workspace_id;
+        self.models.advance(cx, (id, name), &self.tokens, is_called);
     }
 
     /// Stops a model's process that is idle or was removed from the configuration. In a stopping
     /// workspace, stops it once no agent is left to call it.
-    pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now_ms = self.cx.now().mono_ms;
-        let idle_ms = self.idle_ms(id);
-        let is_past_calls = self.is_past_calls(id);
+    pub(crate) fn on_model_time(&mut self, cx: &mut Cx, name: &ResourceName, is_called: bool) {
+        let now_ms = cx.now().mono_ms;
+        let idle_ms = self.lifecycle().idle_ms;
+        let is_past_calls = self.is_past_calls(cx);
+        let Some(model) = self.models.get(name) else {
+            return;
+        };
         // A turn in progress finishes on the model it began with.
-        let is_another = self.is_model_outdated(id, name);
-        let is_gone = self.model_mut(id, name).is_some_and(|m| m.wanted.is_none());
-        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated(id)
-            || is_another && !self.is_new_key(id, name) && self.is_any_turn_of_before(id);
+        let is_another = model.is_outdated(&self.tokens);
+        let is_gone = model.wanted.is_none();
+        let is_needed_as_it_is = (is_another || is_gone) && self.is_any_agent_outdated()
+            || is_another && !model.is_new_key() && self.is_any_turn_of_before();
         let is_outdated = is_another && !is_needed_as_it_is;
-        let Some(model) = self.model_mut(id, name) else {
+        let Some(model) = self.models.get_mut(name) else {
             return;
         };
         if is_called {
             model.idle_since_ms = now_ms;
         }
         let is_idle = now_ms.saturating_sub(model.idle_since_ms) >= idle_ms;
-        let is_unwanted = model.wanted.is_none() && !is_called && !is_needed_as_it_is;
+        let is_unwanted = is_gone && !is_called && !is_needed_as_it_is;
+        let is_up = model.slot.up().is_some();
         if is_outdated {
-            self.drain_model(id, name, CONFIGURATION_CHANGED);
-        } else if model.slot.up().is_some() && (is_past_calls || is_idle || is_unwanted) {
-            self.drain_model(id, name, "it is not called");
+            self.drain_model(cx, name, CONFIGURATION_CHANGED);
+        } else if is_up && (is_past_calls || is_idle || is_unwanted) {
+            self.drain_model(cx, name, "it is not called");
         } else {
-            self.pump_model(id, name, is_called);
+            self.advance_model(cx, name, is_called);
         }
     }
 
     /// Asks a model's process to finish its calls and exit.
-    pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
-        let grace_ms = self.grace_left_ms(id);
-        let owner = ProcessOwner::Model(id.clone(), name.clone());
-        self.drain(&owner, Some(grace_ms), reason);
+    pub(super) fn drain_model(&mut self, cx: &mut Cx, name: &ResourceName, reason: &str) {
+        let grace_ms = self.grace_left_ms(cx);
+        let id = &self.record.workspace_id;
+        self.models.drain(cx, (id, name), grace_ms, reason);
+    }
+
+    /// Availability of the process for a call.
+    pub(crate) fn availability(&self, cx: &Cx, target: &CallTarget) -> Availability {
+        let is_lacking = self.lacking(target).is_some();
+        match target {
+            CallTarget::Model { name } => self.models.availability(cx.now(), name, is_lacking),
+            CallTarget::Connection { name } => match self.connectors.get(name) {
+                Some(_) if is_lacking => Availability::Consent,
+                Some(connector) => connector.availability(cx.now(), self.is_past_calls(cx)),
+                None => {
+                    let why = "it was removed from the configuration";
+                    Availability::Not(not_ready(target, why))
+                }
+            },
+        }
     }
 }

@@ -18,9 +18,11 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
 use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
 
-use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
+use super::conversation::Conversation;
 use super::turn::ActiveTurn;
+use super::{Fleet, Workspace};
+use crate::bus::context::Cx;
 use crate::jobs::{Continuation, LogFailure, continuation};
 use crate::limits::{KNOWN_PARKED_MAX, MAX_TURN_CRASHES};
 use crate::refusals::parked_error;
@@ -74,6 +76,148 @@ impl Continuation<DropEvent> for ParkedEventUpdate {
     }
 }
 
+/// The parked events of a workspace's conversations: how many each has (`OBS-6`), and which, as
+/// far as they were read since their last change. Reading them opens the conversation, so lists use
+/// what is known.
+#[derive(Debug, Default)]
+pub(crate) struct ParkedEvents {
+    counts: BTreeMap<InstanceKey, u64>,
+    known: BTreeMap<InstanceKey, Vec<EventInfo>>,
+}
+
+impl ParkedEvents {
+    /// As counted when the workspace was opened.
+    pub(super) fn new(counts: BTreeMap<InstanceKey, u64>) -> Self {
+        Self {
+            counts,
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// Updates the number of a conversation's parked events.
+    fn count(&mut self, key: &InstanceKey, change: impl FnOnce(u64) -> u64) {
+        let count = change(self.counts.remove(key).unwrap_or(0));
+        if count > 0 {
+            self.counts.insert(key.clone(), count);
+        }
+        self.forget_known(key);
+    }
+
+    /// The parked events of a conversation, if they were read since their last change.
+    pub(crate) fn known(&self, key: &InstanceKey) -> Option<&[EventInfo]> {
+        self.known.get(key).map(Vec::as_slice)
+    }
+
+    /// Keeps the parked events that the store reported, so that the next list does not open the
+    /// conversation. One with very many is read each time.
+    fn keep_known(&mut self, key: &InstanceKey, parked: &[EventInfo]) {
+        let count = self.counts.get(key).copied();
+        let is_current = count == u64::try_from(parked.len()).ok();
+        if is_current && parked.len() <= KNOWN_PARKED_MAX {
+            self.known.insert(key.clone(), parked.to_vec());
+        }
+    }
+
+    /// The store's parked events may have changed.
+    pub(super) fn forget_known(&mut self, key: &InstanceKey) {
+        self.known.remove(key);
+    }
+
+    /// The conversation is deleted.
+    pub(super) fn forget(&mut self, key: &InstanceKey) {
+        self.counts.remove(key);
+        self.known.remove(key);
+    }
+}
+
+/// Events that crash the process or cannot start one.
+impl Conversation {
+    /// Counts and records a crash against the event of its turn.
+    pub(super) fn count_crash(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        turn: ActiveTurn,
+        how: &str,
+    ) {
+        let event_id = turn.context.event_id.clone();
+        let attempts = self.queue_mut().count_crash(turn, how);
+        let op = NoteAttempt {
+            instance: at.clone(),
+            event_id,
+            attempts,
+            at: cx.now().wall,
+        };
+        cx.store(op, LogFailure(at.clone()));
+    }
+
+    /// Parks the next event.
+    pub(super) fn park_next(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        let now = cx.now();
+        let not_started = self.why_none_starts(now);
+        let not_started =
+            not_started.map(|why| format!("the process of its agent cannot start: {why}"));
+        let Some(event) = self.queue().ready().next() else {
+            return;
+        };
+        let event_id = event.id.clone();
+        let crashes = self.queue().crashes_of(&event_id);
+        let reason = not_started.unwrap_or_else(|| match self.queue().last_crash_of(&event_id) {
+            Some(how) => format!("{crashes} processes ended during its turn, most recently: {how}"),
+            None => format!("{crashes} processes ended during its turn"),
+        });
+        // The inbox is read again after the event is parked.
+        self.invalidate_queue();
+        let op = ParkEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            reason: reason.clone(),
+            at: now.wall,
+        };
+        let parking = Parking {
+            instance: at.clone(),
+            event_id,
+            reason,
+        };
+        cx.store(op, parking);
+    }
+
+    /// True if the next event has crashed too many turns.
+    pub(super) fn is_next_poisonous(&self) -> bool {
+        let next = self.next_event();
+        next.is_some_and(|event| self.queue().crashes_of(&event.id) >= MAX_TURN_CRASHES)
+    }
+}
+
+impl Workspace {
+    /// Records that a turn ended with the parking of its event.
+    pub(super) fn observe_parked(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        turn: &ActiveTurn,
+        reason: &str,
+    ) {
+        let timestamp = cx.now().wall;
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
+            return;
+        };
+        let whose = (entry.agent().clone(), at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnParked;
+        let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
+        let event = RuntimeEvent {
+            event_id: Some(turn.context.event_id.clone()),
+            detail: Some(detail_of(reason)),
+            ..RuntimeEvent::new(kind, timestamp, place, whose, turn_id)
+        };
+        self.record_observation(cx, at, &event);
+    }
+}
+
 impl Fleet {
     /// Handles the result of parking an event. True if it is parked.
     pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) -> bool {
@@ -94,11 +238,18 @@ impl Fleet {
         let Some(entry) = self.conversation_mut(at) else {
             return false;
         };
-        if let Some(turn) = entry.queue_mut().parked(event_id) {
-            self.observe_parked(at, &turn, reason);
+        if let Some(turn) = entry.queue_mut().parked(event_id)
+            && let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id)
+        {
+            workspace.observe_parked(cx, at, &turn, reason);
         }
-        self.end_approvals(at, "event parked");
-        self.count_parked(at, |count| count.saturating_add(1));
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.end_approvals(cx, at, "event parked");
+        }
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            let parked = &mut workspace.parked;
+            parked.count(&at.instance_key, |count| count.saturating_add(1));
+        }
         let event = LifecycleEvent::EventParked {
             instance_key: at.instance_key.clone(),
             event_id: event_id.clone(),
@@ -113,122 +264,6 @@ impl Fleet {
         self.advance(at);
         self.forget_if_done(at);
         true
-    }
-
-    /// Counts and records a crash against the event of its turn.
-    pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: ActiveTurn, how: &str) {
-        let wall = self.cx.now().wall;
-        let Some(entry) = self.conversation_mut(at) else {
-            return;
-        };
-        let event_id = turn.context.event_id.clone();
-        let attempts = entry.queue_mut().count_crash(turn, how);
-        let op = NoteAttempt {
-            instance: at.clone(),
-            event_id,
-            attempts,
-            at: wall,
-        };
-        self.cx.store(op, LogFailure(at.clone()));
-    }
-
-    /// True if the next event has crashed too many turns.
-    pub(super) fn is_next_poisonous(&mut self, at: &InstanceRef) -> bool {
-        let Some(entry) = self.conversation_mut(at) else {
-            return false;
-        };
-        let next = entry.next_event();
-        next.is_some_and(|event| entry.queue().crashes_of(&event.id) >= MAX_TURN_CRASHES)
-    }
-
-    pub(super) fn park_next(&mut self, at: &InstanceRef) {
-        let (now, wall) = (self.cx.now(), self.cx.now().wall);
-        let Some(entry) = self.conversation_mut(at) else {
-            return;
-        };
-        let not_started = entry.why_none_starts(now);
-        let not_started =
-            not_started.map(|why| format!("the process of its agent cannot start: {why}"));
-        let Some(event) = entry.queue().ready().next() else {
-            return;
-        };
-        let event_id = event.id.clone();
-        let crashes = entry.queue().crashes_of(&event_id);
-        let reason = not_started.unwrap_or_else(|| match entry.queue().last_crash_of(&event_id) {
-            Some(how) => format!("{crashes} processes ended during its turn, most recently: {how}"),
-            None => format!("{crashes} processes ended during its turn"),
-        });
-        // The inbox is read again after the event is parked.
-        entry.invalidate_queue();
-        let op = ParkEvent {
-            instance: at.clone(),
-            event_id: event_id.clone(),
-            reason: reason.clone(),
-            at: wall,
-        };
-        let parking = Parking {
-            instance: at.clone(),
-            event_id,
-            reason,
-        };
-        self.cx.store(op, parking);
-    }
-
-    /// Updates the number of an instance's parked events, for `gdn daemon status` (`OBS-6`).
-    pub(crate) fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
-            return;
-        };
-        let count = workspace.parked.remove(&at.instance_key).unwrap_or(0);
-        let count = change(count);
-        if count > 0 {
-            workspace.parked.insert(at.instance_key.clone(), count);
-        }
-        self.forget_known_parked(at);
-    }
-
-    /// The parked events of an instance, if they were read since their last change.
-    pub(crate) fn known_parked(&self, at: &InstanceRef) -> Option<&[EventInfo]> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        let known = workspace.known_parked.get(&at.instance_key)?;
-        Some(known.as_slice())
-    }
-
-    /// Keeps the parked events that the store reported, so that the next list does not open the
-    /// instance. One with very many is read each time.
-    fn keep_known_parked(&mut self, at: &InstanceRef, parked: &[EventInfo]) {
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
-            return;
-        };
-        let count = workspace.parked.get(&at.instance_key);
-        let is_current = count.copied() == u64::try_from(parked.len()).ok();
-        if is_current && parked.len() <= KNOWN_PARKED_MAX {
-            let known = &mut workspace.known_parked;
-            known.insert(at.instance_key.clone(), parked.to_vec());
-        }
-    }
-
-    /// The store's parked events may have changed.
-    pub(crate) fn forget_known_parked(&mut self, at: &InstanceRef) {
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            workspace.known_parked.remove(&at.instance_key);
-        }
-    }
-
-    pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &ActiveTurn, reason: &str) {
-        let timestamp = self.cx.now().wall;
-        let Some(entry) = self.conversation_mut(at) else {
-            return;
-        };
-        let whose = (entry.agent().clone(), at.instance_key.clone());
-        let kind = RuntimeEventKind::TurnParked;
-        let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
-        let event = RuntimeEvent {
-            event_id: Some(turn.context.event_id.clone()),
-            detail: Some(detail_of(reason)),
-            ..RuntimeEvent::new(kind, timestamp, place, whose, turn_id)
-        };
-        self.record_observation(at, &event);
     }
 
     /// Handles a user's decision on a parked event.
@@ -273,10 +308,15 @@ impl Fleet {
     fn on_decided(&mut self, deciding: &ParkedEventUpdate, result: Result<(), StoreError>) {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
         if let Err(error) = result {
-            self.forget_known_parked(at);
+            if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+                workspace.parked.forget_known(&at.instance_key);
+            }
             return self.cx.respond_error(token, control_error(&error));
         }
-        self.count_parked(at, |count| count.saturating_sub(1));
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            let parked = &mut workspace.parked;
+            parked.count(&at.instance_key, |count| count.saturating_sub(1));
+        }
         if let Some(entry) = self.conversation_entry(at, None) {
             entry.forgive_event(event_id);
         }
@@ -325,7 +365,9 @@ impl Fleet {
                 since,
             ));
         }
-        self.keep_known_parked(at, &events);
+        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
+            workspace.parked.keep_known(&at.instance_key, &events);
+        }
         let Some(entry) = self.conversation_mut(at) else {
             return events;
         };

@@ -1,38 +1,90 @@
 //! Common handling of all child processes: start, messages, exit.
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{ProcessState, Readiness};
+use goondan_protocol::control::ProcessState;
 use goondan_protocol::envelope::Address;
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::ipc::{
-    ChildRole, ConfinementReport, EnvelopeHeader, Hello, Ping, Shutdown, ToChild, Welcome,
+    ChildRole, EnvelopeHeader, EventRefused, Hello, Ping, Shutdown, ToChild, ToConnector, Welcome,
 };
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
-use goondan_protocol::observe::detail_of;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
-use super::conversation::Conversation;
-use super::slot::{ProcessStage, Slot, SlotAction, SlotExit};
+use super::slot::{Slot, SlotAction, SlotExit};
 use super::{Fleet, ProcessOwner};
+use crate::bus::context::Cx;
+use crate::exchange::TaskRef;
 use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
 
-impl Fleet {
-    /// Starts a process in its slot.
-    pub(super) fn spawn(&mut self, owner: &ProcessOwner, limits: ProcessLimits) -> ProcessId {
-        self.next_process += 1;
-        let (process, now) = (ProcessId(self.next_process), self.cx.now());
-        if let Some(slot) = self.slot_mut(owner) {
-            slot.start(process, now);
+impl ProcessOwner {
+    /// Fields added to each of its log lines.
+    fn identity(&self, agent: Option<&AgentName>) -> JsonObject {
+        let own = match self {
+            Self::Agent(at) => vec![
+                ("agentName".to_owned(), json!(agent)),
+                ("instanceKey".to_owned(), json!(at.instance_key)),
+            ],
+            Self::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
+            Self::Model(_, name) => vec![("model".to_owned(), json!(name))],
+            Self::Task(_, task) => vec![("taskId".to_owned(), json!(task))],
+        };
+        let workspace = ("workspaceId".to_owned(), json!(self.workspace_id()));
+        std::iter::once(workspace).chain(own).collect()
+    }
+
+    fn address(&self, agent: Option<&AgentName>) -> Option<Address> {
+        Some(match self {
+            Self::Agent(at) => Address::Agent {
+                name: agent?.clone(),
+                instance_key: at.instance_key.clone(),
+            },
+            Self::Connector(_, name) => Address::Connector { name: name.clone() },
+            Self::Model(_, name) => Address::Model { name: name.clone() },
+            Self::Task(_, task) => Address::Task { id: task.clone() },
+        })
+    }
+
+    /// A line of the log about its process.
+    pub(super) fn log_line(&self, event: LogEvent) -> LogEvent {
+        match self {
+            Self::Agent(at) => event.with("role", "agent").of(at),
+            Self::Connector(id, name) => event
+                .with("role", "connector")
+                .with("workspaceId", id.as_str())
+                .with("connection", name.as_str()),
+            Self::Model(id, name) => event
+                .with("role", "model")
+                .with("workspaceId", id.as_str())
+                .with("model", name.as_str()),
+            Self::Task(id, task) => event
+                .with("role", "task")
+                .with("workspaceId", id.as_str())
+                .with("taskId", task.as_str()),
         }
-        self.owners.insert(process, owner.clone());
-        let (role, identity) = (owner.role(), self.identity_of(owner));
-        let trace_id = TraceId::from_uuid(self.cx.uuid());
-        self.cx.emit(CoreEffect::Spawn(Spawn {
+    }
+}
+
+/// Orders to child processes. `agent` is the owner's agent, if it is a conversation.
+impl Cx {
+    /// Starts a process in its slot.
+    pub(super) fn spawn(
+        &mut self,
+        slot: &mut Slot,
+        owner: &ProcessOwner,
+        agent: Option<&AgentName>,
+        limits: ProcessLimits,
+    ) -> ProcessId {
+        let now = self.now();
+        let process = self.processes_mut().add(owner.clone());
+        slot.start(process, now);
+        let trace_id = TraceId::from_uuid(self.uuid());
+        self.emit(CoreEffect::Spawn(Spawn {
             process,
-            role,
-            identity,
+            role: owner.role(),
+            identity: owner.identity(agent),
             works_for_task: matches!(owner, ProcessOwner::Agent(at) if is_of_task(&at.instance_key)),
             trace_id,
             limits,
@@ -40,36 +92,15 @@ impl Fleet {
         process
     }
 
-    /// Fields added to each of its log lines.
-    fn identity_of(&self, owner: &ProcessOwner) -> JsonObject {
-        let own = match owner {
-            ProcessOwner::Agent(at) => vec![
-                ("agentName".to_owned(), json!(self.agent_name(at))),
-                ("instanceKey".to_owned(), json!(at.instance_key)),
-            ],
-            ProcessOwner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
-            ProcessOwner::Model(_, name) => vec![("model".to_owned(), json!(name))],
-            ProcessOwner::Task(_, task) => vec![("taskId".to_owned(), json!(task))],
-        };
-        let workspace = ("workspaceId".to_owned(), json!(owner.workspace_id()));
-        std::iter::once(workspace).chain(own).collect()
-    }
-
-    fn address_of(&self, owner: &ProcessOwner) -> Option<Address> {
-        Some(match owner {
-            ProcessOwner::Agent(at) => Address::Agent {
-                name: self.agent_name(at)?.clone(),
-                instance_key: at.instance_key.clone(),
-            },
-            ProcessOwner::Connector(_, name) => Address::Connector { name: name.clone() },
-            ProcessOwner::Model(_, name) => Address::Model { name: name.clone() },
-            ProcessOwner::Task(_, task) => Address::Task { id: task.clone() },
-        })
-    }
-
-    pub(super) fn send(&mut self, owner: &ProcessOwner, process: ProcessId, message: ToChild) {
-        if let Some(to) = self.address_of(owner) {
-            self.cx.emit(CoreEffect::Send {
+    pub(super) fn send_process(
+        &mut self,
+        process: ProcessId,
+        owner: &ProcessOwner,
+        agent: Option<&AgentName>,
+        message: ToChild,
+    ) {
+        if let Some(to) = owner.address(agent) {
+            self.emit(CoreEffect::Send {
                 process,
                 head: EnvelopeHeader::new(Address::Orchestrator, to),
                 message: Box::new(message),
@@ -77,41 +108,77 @@ impl Fleet {
         }
     }
 
-    /// Asks a process to finish its work and exit, within the given grace period or that of its
-    /// workspace.
+    /// Asks a process to finish its work and exit within the grace period.
     pub(super) fn drain(
         &mut self,
+        slot: &mut Slot,
         owner: &ProcessOwner,
-        grace_period_ms: Option<u64>,
+        agent: Option<&AgentName>,
+        grace_period_ms: u64,
         reason: &str,
     ) {
-        let grace_period_ms =
-            grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
-        let now = self.cx.now();
-        let Some(slot) = self.slot_mut(owner) else {
+        if slot.up().is_none() {
             return;
-        };
-        let Some(up) = slot.up() else { return };
-        let running = up.process;
-        if let Some(process) = slot.drain(now, grace_period_ms) {
+        }
+        if let Some(process) = slot.drain(self.now(), grace_period_ms) {
             let shutdown = Shutdown {
                 grace_period_ms,
                 reason: reason.to_owned(),
             };
-            self.send(owner, process, ToChild::shutdown(owner.role(), shutdown));
+            let shutdown = ToChild::shutdown(owner.role(), shutdown);
+            self.send_process(process, owner, agent, shutdown);
         } else if slot.shown(false) == ProcessState::Spawning {
             // The process has no work yet, so nothing is lost.
-            self.kill(running, true);
+            self.kill(slot, true);
         }
     }
 
+    /// Kills a process and its process group. With `is_wanted`, its exit is not a crash.
+    pub(super) fn kill(&mut self, slot: &mut Slot, is_wanted: bool) {
+        if let Some(process) = slot.kill(is_wanted) {
+            self.emit(CoreEffect::Kill { process });
+        }
+    }
+
+    /// Answers a message of a connector's or a model's process, unless it has exited.
+    pub(crate) fn answer_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        message: ToConnector,
+    ) {
+        let to = match self.processes().owner_of(process) {
+            Some(ProcessOwner::Connector(_, name)) => Address::Connector { name: name.clone() },
+            Some(ProcessOwner::Model(_, name)) => Address::Model { name: name.clone() },
+            Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => return,
+        };
+        let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
+        self.emit(CoreEffect::Send {
+            process,
+            head,
+            message: Box::new(message.into()),
+        });
+    }
+
+    /// Refuses an event of a connector's process.
+    pub(super) fn refuse_connector(
+        &mut self,
+        process: ProcessId,
+        request_id: Option<u64>,
+        refused: EventRefused,
+    ) {
+        self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
+    }
+}
+
+impl Fleet {
     /// Handles the passage of time for one process.
     pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
         let now = self.cx.now();
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(SlotAction::Ping(process)) => {
                 let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
-                self.send(owner, process, ping);
+                self.send_process(owner, process, ping);
             }
             Some(SlotAction::Kill(process, reason)) => {
                 let killed = Event::ProcessKilled {
@@ -125,7 +192,11 @@ impl Fleet {
         }
         match owner {
             ProcessOwner::Agent(at) => self.on_agent_time(at),
-            ProcessOwner::Connector(id, name) => self.pump_connector(id, name),
+            ProcessOwner::Connector(id, name) => {
+                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
+                    workspace.advance_connector(cx, name);
+                }
+            }
             ProcessOwner::Model(..) | ProcessOwner::Task(..) => {}
         }
     }
@@ -138,10 +209,13 @@ impl Fleet {
         how: &str,
     ) -> Option<(ProcessOwner, bool)> {
         let now = self.cx.now();
-        if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() {
-            self.forgive_if_long_up(&id, &name);
+        if let Some(ProcessOwner::Connector(id, name)) = self.owner_of(process).cloned() {
+            let connector = self.connector_and_cx(&id, &name);
+            if let Some((connector, _)) = connector {
+                connector.forgive_if_long_up(now);
+            }
         }
-        let owner = self.owners.remove(&process)?;
+        let owner = self.cx.processes_mut().remove(process)?;
         self.start_next(process);
         let ending = self
             .slot_mut(&owner)
@@ -167,55 +241,45 @@ impl Fleet {
         self.announce(owner.workspace_id(), event, None);
         match &owner {
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {
-                self.on_worker_gone(owner.workspace_id());
+                if let Some((workspace, cx)) = self.workspace_and_cx(owner.workspace_id()) {
+                    workspace.on_worker_gone(cx);
+                }
             }
             ProcessOwner::Connector(id, name) => {
-                self.on_collecting_gone(process, how);
-                self.forget_replies_of(id, name, process);
-                self.forget_shown_by(id, name);
-                if let Some(connector) = self.connector_mut(id, name) {
-                    connector.readiness = Readiness::Starting;
+                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
+                    workspace.on_connector_exited(cx, name, process, how);
                 }
-                self.pump_connector(id, name);
             }
             ProcessOwner::Model(id, name) => {
-                if let Some(model) = self.model_mut(id, name) {
-                    model.readiness = Readiness::Starting;
+                let workspace = self.workspaces.get_mut(id);
+                if let Some(model) = workspace.and_then(|it| it.models.get_mut(name)) {
+                    model.on_exited();
                 }
             }
         }
         Some((owner, is_crash))
     }
 
-    pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
-        match owner {
-            ProcessOwner::Agent(at) => self.conversation_mut(at).map(Conversation::slot_mut),
-            ProcessOwner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
-            ProcessOwner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
-            ProcessOwner::Task(id, task) => self.run_slot(id, task),
-        }
+    pub(crate) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
+        self.slot_and_cx(owner).map(|(slot, _)| slot)
     }
 
-    pub(crate) fn log_of(owner: &ProcessOwner, event: LogEvent) -> LogEvent {
-        match owner {
-            ProcessOwner::Agent(at) => event.with("role", "agent").of(at),
-            ProcessOwner::Connector(id, name) => event
-                .with("role", "connector")
-                .with("workspaceId", id.as_str())
-                .with("connection", name.as_str()),
-            ProcessOwner::Model(id, name) => event
-                .with("role", "model")
-                .with("workspaceId", id.as_str())
-                .with("model", name.as_str()),
-            ProcessOwner::Task(id, task) => event
-                .with("role", "task")
-                .with("workspaceId", id.as_str())
-                .with("taskId", task.as_str()),
-        }
+    fn slot_and_cx(&mut self, owner: &ProcessOwner) -> Option<(&mut Slot, &mut Cx)> {
+        let workspace = self.workspaces.get_mut(owner.workspace_id())?;
+        Some((workspace.slot_mut(owner)?, &mut self.cx))
+    }
+
+    fn send_process(&mut self, owner: &ProcessOwner, process: ProcessId, message: ToChild) {
+        let agent = match owner {
+            ProcessOwner::Agent(at) => self.agent_name(at).cloned(),
+            ProcessOwner::Connector(..) | ProcessOwner::Model(..) | ProcessOwner::Task(..) => None,
+        };
+        self.cx
+            .send_process(process, owner, agent.as_ref(), message);
     }
 
     pub(crate) fn on_spawned(&mut self, process: ProcessId, pid: u32) {
-        let Some(owner) = self.owners.get(&process).cloned() else {
+        let Some(owner) = self.owner_of(process).cloned() else {
             return;
         };
         if let Some(slot) = self.slot_mut(&owner) {
@@ -226,39 +290,6 @@ impl Fleet {
             child_pid: pid,
         };
         self.announce(owner.workspace_id(), started, None);
-    }
-
-    /// Records that a process sent a message. Rejects a message that is not allowed at this point
-    /// of the protocol.
-    pub(crate) fn note_heard(
-        &mut self,
-        owner: &ProcessOwner,
-        is_hello: bool,
-    ) -> Result<(), &'static str> {
-        let now = self.cx.now();
-        let Some(slot) = self.slot_mut(owner) else {
-            return Ok(());
-        };
-        slot.heard(now);
-        match slot.up().map(|up| up.stage) {
-            Some(ProcessStage::Spawning) if !is_hello => {
-                Err("it sent a message before the greeting")
-            }
-            Some(ProcessStage::Ready | ProcessStage::Draining { .. }) if is_hello => {
-                Err("it sent a second greeting")
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Records the confinement reported by a process. Informational only.
-    pub(crate) fn on_confined(&mut self, owner: &ProcessOwner, confined: ConfinementReport) {
-        if let Some(slot) = self.slot_mut(owner) {
-            slot.confined(ConfinementReport {
-                lacks: confined.lacks.as_deref().map(detail_of),
-                ..confined
-            });
-        }
     }
 
     pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &ProcessOwner, hello: &Hello) {
@@ -274,9 +305,10 @@ impl Fleet {
         }
         let assignment = match owner {
             ProcessOwner::Agent(at) => self.agent_assignment(at),
-            ProcessOwner::Connector(id, name) => self.connector_assignment(id, name),
-            ProcessOwner::Model(id, name) => self.model_assignment(id, name),
-            ProcessOwner::Task(id, task) => self.run_assignment(id, task),
+            ProcessOwner::Connector(..) | ProcessOwner::Model(..) | ProcessOwner::Task(..) => {
+                let workspace = self.workspace_and_cx(owner.workspace_id());
+                workspace.and_then(|(workspace, cx)| workspace.assignment(cx.facts(), owner))
+            }
         };
         let Some(assignment) = assignment else {
             return self.on_broken(process, "it has no work");
@@ -290,18 +322,26 @@ impl Fleet {
             version: self.version(),
             assignment,
         };
-        self.send(owner, process, ToChild::welcome(owner.role(), welcome));
+        self.send_process(owner, process, ToChild::welcome(owner.role(), welcome));
         match owner {
-            ProcessOwner::Task(id, task) => self.on_run_told(id, task),
+            ProcessOwner::Task(id, task) => {
+                if let Some((runs, cx)) = self.runs_and_cx(id) {
+                    runs.on_told(cx, &TaskRef::new(id, task));
+                }
+            }
             // Its purpose may have ended, or may now be calls only.
-            ProcessOwner::Connector(id, name) => self.pump_connector(id, name),
+            ProcessOwner::Connector(id, name) => {
+                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
+                    workspace.advance_connector(cx, name);
+                }
+            }
             ProcessOwner::Agent(_) | ProcessOwner::Model(..) => {}
         }
     }
 
     /// Stops a process that violates the protocol, without affecting others (`IPC-4`).
     pub(crate) fn on_broken(&mut self, process: ProcessId, problem: &str) {
-        let Some(owner) = self.owners.get(&process).cloned() else {
+        let Some(owner) = self.owner_of(process).cloned() else {
             return;
         };
         let broke = Event::ProcessBroke {
@@ -314,11 +354,10 @@ impl Fleet {
 
     /// Kills a process and its process group. With `is_wanted`, its exit is not a crash.
     pub(crate) fn kill(&mut self, process: ProcessId, is_wanted: bool) {
-        let Some(owner) = self.owners.get(&process).cloned() else {
-            return;
-        };
-        if let Some(process) = self.slot_mut(&owner).and_then(|slot| slot.kill(is_wanted)) {
-            self.cx.emit(CoreEffect::Kill { process });
+        if let Some(owner) = self.owner_of(process).cloned()
+            && let Some((slot, cx)) = self.slot_and_cx(&owner)
+        {
+            cx.kill(slot, is_wanted);
         }
     }
 }

@@ -11,14 +11,12 @@ use goondan_protocol::observe::{
 };
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::{SpanId, TraceContext};
-use goondan_store::writer::operation::Observe;
 
 use super::Fleet;
 use super::authority::is_step_of;
 use super::quotas::ReportDecision;
 use super::turn::ActiveTurn;
-use crate::jobs::LogFailure;
-use crate::{ClockTime, CoreEffect, LogEvent, ProcessId};
+use crate::{ClockTime, LogEvent, ProcessId};
 
 /// The part of a turn that an event concerns.
 enum Scope {
@@ -159,7 +157,11 @@ impl Fleet {
         let reported = turn.used.observe(now.mono_ms);
         let kind = event.kind;
         match reported {
-            ReportDecision::Kept => self.record_observation(at, &event),
+            ReportDecision::Kept => {
+                if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+                    workspace.record_observation(cx, at, &event);
+                }
+            }
             ReportDecision::Dropped { first: false } => {}
             ReportDecision::Dropped { first: true } => {
                 let log = LogEvent::warn("turn sends too many reports; dropping some").of(at);
@@ -175,31 +177,5 @@ impl Fleet {
             self.on_unknown_call(at, process, event);
         }
         self.on_step_over(at, process, kind);
-    }
-
-    /// Records an event of a turn and reports it to the watchers.
-    pub(crate) fn record_observation(&mut self, at: &InstanceRef, event: &RuntimeEvent) {
-        self.tell_collectors(at, event);
-        let Ok(line) = event.to_record() else {
-            return;
-        };
-        let op = Observe {
-            instance: at.clone(),
-            line,
-        };
-        self.cx.store(op, LogFailure(at.clone()));
-        let tokens = self.clients_of_turn(at, &event.turn_id);
-        if tokens.is_empty() {
-            return;
-        }
-        let Ok(written) = serde_json::value::to_raw_value(event) else {
-            return;
-        };
-        for token in tokens {
-            self.cx.emit(CoreEffect::Progress {
-                token,
-                event: written.clone(),
-            });
-        }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_config::ProjectConfig;
 use goondan_protocol::agents::{
     AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentQuestion, AgentSandbox, ProposalOwner,
     ProposedFile,
@@ -14,13 +15,14 @@ use goondan_protocol::control::{
     ApplyProposal, CommentState, ControlError, CreateProposal, DiffProposal, ErrorCode,
     PrepareSandbox, ProposalDetail, SandboxDetail, SandboxRef, ShowProposal, ShowSandbox,
 };
-use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId};
 use goondan_store::file_names::{run_dir, sandbox_dir};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::conversation::Conversation;
-use super::{Fleet, authority, bundle_of};
+use super::{Fleet, Workspace, authority, bundle_of};
+use crate::Facts;
 use crate::exchange::{ApplyByAgent, ProposalWork, ReviewByAgent, ReviewingAgent};
 use crate::refusals::AgentRequestError;
 use crate::router;
@@ -49,66 +51,76 @@ fn run_of(conversation: &str) -> Result<RunId, AgentRequestError> {
     run.map_err(|error| AgentRequestError::new("E_INVALID_REQUEST", error.to_string()))
 }
 
-impl Fleet {
+/// The project's files that a conversation's agent may work with: its sandboxes and proposals.
+///
+/// Run and name of a sandbox follow from the conversation, never from a message, and the paths that
+/// an agent may change from the project's policy.
+#[derive(Clone, Copy)]
+pub(crate) struct AgentFiles<'a> {
+    workspace: &'a Workspace,
+    at: &'a InstanceRef,
+    facts: &'a Facts,
+}
+
+impl<'a> AgentFiles<'a> {
     /// Work for a request about files; `None` for other requests.
     pub(super) fn file_work(
-        &self,
-        at: &InstanceRef,
+        self,
         question: &AgentQuestion,
     ) -> Result<Option<ProposalWork>, AgentRequestError> {
-        let workspace_id = at.workspace_id.clone();
+        let workspace_id = self.at.workspace_id.clone();
         Ok(Some(match question {
             AgentQuestion::PrepareSandbox {
                 agent,
                 files,
                 may_create,
             } => {
-                self.check_worker(at, agent)?;
+                self.check_worker(agent)?;
                 if files.is_empty() {
                     let message = "list the files and directories to copy";
                     return Err(AgentRequestError::new("E_INVALID_REQUEST", message));
                 }
                 ProposalWork::Prepare(PrepareSandbox {
                     workspace_id,
-                    at: self.sandbox_ref(at, Some(agent))?,
+                    at: self.sandbox_ref(Some(agent))?,
                     files: files.clone(),
                     allow: Vec::new(),
-                    exclude: self.secret_patterns(at, agent),
+                    exclude: self.secret_patterns(agent),
                     may_create: may_create.clone(),
                 })
             }
             AgentQuestion::ShowSandbox { agent } => ProposalWork::ShowSandbox(ShowSandbox {
                 workspace_id,
-                at: self.sandbox_ref(at, agent.as_ref())?,
+                at: self.sandbox_ref(agent.as_ref())?,
             }),
             AgentQuestion::SubmitProposal { summary, test_log } => {
-                let own = self.agent_of(at)?;
+                let own = self.agent()?;
                 ProposalWork::Create(CreateProposal {
                     workspace_id,
-                    at: self.sandbox_ref(at, None)?,
-                    notes: format!("submitted by agent `{own}` in `{}`", at.instance_key),
+                    at: self.sandbox_ref(None)?,
+                    notes: format!("submitted by agent `{own}` in `{}`", self.at.instance_key),
                     summary: summary.clone(),
                     test_log: test_log.clone(),
                 })
             }
             AgentQuestion::ShowProposal { agent } => ProposalWork::Show(ShowProposal {
                 workspace_id,
-                at: self.sandbox_ref(at, agent.as_ref())?,
+                at: self.sandbox_ref(agent.as_ref())?,
             }),
             AgentQuestion::DiffProposal {
                 of: ProposalOwner::Agent(agent),
                 offset,
             } => ProposalWork::Diff(DiffProposal {
                 workspace_id,
-                at: self.sandbox_ref(at, Some(agent))?,
+                at: self.sandbox_ref(Some(agent))?,
                 offset: *offset,
             }),
             AgentQuestion::CheckProposal {
                 of: ProposalOwner::Agent(agent),
             } => ProposalWork::ReviewByAgent(ReviewByAgent {
                 workspace_id,
-                at: self.sandbox_ref(at, Some(agent))?,
-                by: self.reviewing_agent(at)?,
+                at: self.sandbox_ref(Some(agent))?,
+                by: self.reviewing_agent()?,
             }),
             AgentQuestion::ApplyProposal {
                 of: ProposalOwner::Agent(agent),
@@ -117,42 +129,32 @@ impl Fleet {
                 workspace_id: workspace_id.clone(),
                 apply: ApplyProposal {
                     workspace_id,
-                    at: self.sandbox_ref(at, Some(agent))?,
+                    at: self.sandbox_ref(Some(agent))?,
                     digest: Some(digest.clone()),
                     allow_moved_base: false,
                 },
-                by: self.reviewing_agent(at)?,
+                by: self.reviewing_agent()?,
             }),
             _ => return Ok(None),
         }))
     }
 
-    /// The agent of an instance, with the paths that the project's policy lets it change. The policy
-    /// is the project's own: an agent cannot extend it by changes to its configuration.
-    pub(crate) fn reviewing_agent(
-        &self,
-        at: &InstanceRef,
-    ) -> Result<ReviewingAgent, AgentRequestError> {
-        let agent = self.agent_of(at)?.clone();
-        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists");
-        let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
-        let bundle = bundle_of(workspace).map_err(|_| gone())?;
-        let paths = bundle.appliers.get(&agent).cloned().unwrap_or_default();
+    /// The agent, with the paths that the project's policy lets it change. The policy is the
+    /// project's own: an agent cannot extend it by changes to its configuration.
+    pub(crate) fn reviewing_agent(self) -> Result<ReviewingAgent, AgentRequestError> {
+        let agent = self.agent()?.clone();
+        let paths = self.bundle()?.appliers.get(&agent).cloned();
         Ok(ReviewingAgent {
             agent,
-            instance_key: at.instance_key.clone(),
-            paths,
-            sources: workspace.sources.clone(),
+            instance_key: self.at.instance_key.clone(),
+            paths: paths.unwrap_or_default(),
+            sources: self.workspace.sources.clone(),
         })
     }
 
     /// Checks that an agent may receive files: it belongs to the swarm, and can submit proposals.
-    fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), AgentRequestError> {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
-        let bundle = bundle.ok_or_else(|| {
-            AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists")
-        })?;
+    fn check_worker(self, agent: &AgentName) -> Result<(), AgentRequestError> {
+        let bundle = self.bundle()?;
         let Some(definition) = bundle.agents.get(agent) else {
             let message = format!(
                 "agent `{agent}` does not exist; the agents are: {}",
@@ -170,27 +172,25 @@ impl Fleet {
         Ok(())
     }
 
-    fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, AgentRequestError> {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|it| it.conversations.get(&at.instance_key));
-        let gone =
-            || AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted");
-        entry.map(Conversation::agent).ok_or_else(gone)
+    fn entry(self) -> Option<&'a Conversation> {
+        self.workspace.conversations.get(&self.at.instance_key)
     }
 
-    /// The sandbox of an agent in the conversation of an instance; its own if no other is named.
-    fn sandbox_ref(
-        &self,
-        at: &InstanceRef,
-        agent: Option<&AgentName>,
-    ) -> Result<SandboxRef, AgentRequestError> {
-        let own = self.agent_of(at)?;
-        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists");
-        let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
-        let bundle = bundle_of(workspace).map_err(|_| gone())?;
-        let conversation = router::conversation_of(bundle, (own, &at.instance_key));
-        let agent = agent.unwrap_or(own);
-        let agent_id = WorkerId::new(agent.as_str());
+    fn bundle(self) -> Result<&'a ProjectConfig, AgentRequestError> {
+        bundle_of(self.workspace).map_err(|_| gone())
+    }
+
+    fn agent(self) -> Result<&'a AgentName, AgentRequestError> {
+        self.entry().map(Conversation::agent).ok_or_else(|| {
+            AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted")
+        })
+    }
+
+    /// The sandbox of an agent in the conversation; its own if no other is named.
+    fn sandbox_ref(self, agent: Option<&AgentName>) -> Result<SandboxRef, AgentRequestError> {
+        let own = self.agent()?;
+        let conversation = router::conversation_of(self.bundle()?, (own, &self.at.instance_key));
+        let agent_id = WorkerId::new(agent.unwrap_or(own).as_str());
         Ok(SandboxRef {
             run_id: run_of(conversation)?,
             agent_id: agent_id
@@ -198,69 +198,74 @@ impl Fleet {
         })
     }
 
-    /// Directory of an instance's sandbox; `None` for an agent that cannot submit proposals.
-    pub(super) fn sandbox_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.conversations.get(&at.instance_key)?;
-        if !authority::is_worker(entry.definition()?) {
+    fn sandboxes(self) -> PathBuf {
+        self.facts.layout.sandboxes(&self.at.workspace_id)
+    }
+
+    /// Directory of its sandbox; `None` for an agent that cannot submit proposals.
+    pub(super) fn sandbox_dir(self) -> Option<PathBuf> {
+        if !authority::is_worker(self.entry()?.definition()?) {
             return None;
         }
-        let own = self.sandbox_ref(at, None).ok()?;
-        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
-        Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
+        let own = self.sandbox_ref(None).ok()?;
+        Some(sandbox_dir(&self.sandboxes(), &own.run_id, &own.agent_id))
     }
 
     /// Directory of the conversation's sandboxes, for an agent that may read all of them.
-    pub(super) fn run_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
-        let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.conversations.get(&at.instance_key)?;
-        if !authority::is_coordinator(entry.definition()?) {
+    pub(super) fn run_dir(self) -> Option<PathBuf> {
+        if !authority::is_coordinator(self.entry()?.definition()?) {
             return None;
         }
-        let own = self.sandbox_ref(at, None).ok()?;
-        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
-        Some(run_dir(&sandboxes, &own.run_id))
+        let own = self.sandbox_ref(None).ok()?;
+        Some(run_dir(&self.sandboxes(), &own.run_id))
     }
 
-    /// As [`Self::sandbox_dir_of`], independent of the running process.
-    pub(crate) fn sandbox_of(&self, at: &InstanceRef, agent: &AgentName) -> Option<PathBuf> {
-        let definition = self.bundle(&at.workspace_id)?.agents.get(agent)?;
-        if !authority::is_worker(definition) {
+    /// As [`Self::sandbox_dir`], independent of the running process.
+    pub(crate) fn sandbox_of(self, agent: &AgentName) -> Option<PathBuf> {
+        let bundle = self.workspace.bundle.as_ref()?;
+        if !authority::is_worker(bundle.agents.get(agent)?) {
             return None;
         }
-        let own = self.sandbox_ref(at, Some(agent)).ok()?;
-        let sandboxes = self.facts.layout.sandboxes(&at.workspace_id);
-        Some(sandbox_dir(&sandboxes, &own.run_id, &own.agent_id))
+        let own = self.sandbox_ref(Some(agent)).ok()?;
+        Some(sandbox_dir(&self.sandboxes(), &own.run_id, &own.agent_id))
     }
 
     /// Patterns of project files that hold secrets of either agent.
-    fn secret_patterns(&self, at: &InstanceRef, agent: &AgentName) -> Vec<String> {
-        let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
-            return Vec::new();
-        };
-        let root = &workspace.record.project_root;
-        let entry = workspace.conversations.get(&at.instance_key);
-        let own = entry.and_then(Conversation::definition);
-        let other = bundle_of(workspace).ok();
+    fn secret_patterns(self, agent: &AgentName) -> Vec<String> {
+        let root = &self.workspace.record.project_root;
+        let own = self.entry().and_then(Conversation::definition);
+        let other = self.bundle().ok();
         let other = other.and_then(|bundle| bundle.agents.get(agent));
         let files = [own, other].into_iter().flatten();
         let files = files.flat_map(|definition| &definition.secret_files);
         files.filter_map(|file| pattern_of(file, root)).collect()
     }
+}
 
-    /// Directory of a workspace's sandboxes.
-    pub(crate) fn sandboxes(&self, id: &WorkspaceId) -> PathBuf {
-        self.facts.layout.sandboxes(id)
-    }
+fn gone() -> AgentRequestError {
+    AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists")
+}
 
+impl Workspace {
     /// Patterns of project files that hold the project's secrets.
-    pub(crate) fn secret_patterns_of_project(&self, id: &WorkspaceId) -> Vec<String> {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return Vec::new();
-        };
-        let root = &workspace.record.project_root;
-        let files = workspace.record.env_files.iter();
+    pub(crate) fn secret_patterns(&self) -> Vec<String> {
+        let root = &self.record.project_root;
+        let files = self.record.env_files.iter();
         files.filter_map(|file| pattern_of(file, root)).collect()
+    }
+}
+
+impl Fleet {
+    /// The files of a conversation's agent.
+    pub(crate) fn files_of<'a>(
+        &'a self,
+        at: &'a InstanceRef,
+    ) -> Result<AgentFiles<'a>, AgentRequestError> {
+        Ok(AgentFiles {
+            workspace: self.workspaces.get(&at.workspace_id).ok_or_else(gone)?,
+            at,
+            facts: self.cx.facts(),
+        })
     }
 
     /// A sandbox was prepared: a process of its agent that runs works elsewhere, and makes way for another one
@@ -272,7 +277,8 @@ impl Fleet {
         let Ok(prepared) = AgentName::new(agent.as_str()) else {
             return;
         };
-        let Ok(wanted) = self.sandbox_ref(at, Some(&prepared)) else {
+        let files = self.files_of(at);
+        let Ok(wanted) = files.and_then(|files| files.sandbox_ref(Some(&prepared))) else {
             return;
         };
         let keys = workspace.conversations.iter();
@@ -284,7 +290,9 @@ impl Fleet {
                 workspace_id: at.workspace_id.clone(),
                 instance_key,
             };
-            if self.sandbox_ref(&its, None).ok().as_ref() != Some(&wanted) {
+            let files = self.files_of(&its);
+            let own = files.and_then(|files| files.sandbox_ref(None));
+            if own.ok().as_ref() != Some(&wanted) {
                 continue;
             }
             let turn = self.conversation_mut(&its).and_then(Conversation::turn_mut);

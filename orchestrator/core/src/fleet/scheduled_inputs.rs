@@ -3,11 +3,11 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{IN_REPLY_TO, REQUEST_NOTE};
 use goondan_protocol::event::EventSource;
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef};
+use goondan_protocol::ids::{AgentName, ConnectionName};
 use goondan_protocol::images::IMAGES;
 use goondan_protocol::schedule::{SCHEDULE, ScheduledInput};
 
-use super::Fleet;
+use super::conversation::Conversation;
 use crate::bus::queue::Message;
 use crate::exchange::schedules::SubmittedOccurrence;
 
@@ -26,12 +26,11 @@ pub(crate) struct ScheduleCreator {
     pub(crate) metadata: JsonObject,
 }
 
-impl Fleet {
+impl Conversation {
     /// The origin of a schedule that the turn in progress creates.
-    pub(crate) fn schedule_creator(&self, at: &InstanceRef) -> Option<ScheduleCreator> {
-        let entry = self.conversation(at)?;
-        let event_id = &entry.turn()?.context.event_id;
-        let cause = entry.queue().get(event_id)?;
+    pub(super) fn schedule_creator(&self) -> Option<ScheduleCreator> {
+        let event_id = &self.turn()?.context.event_id;
+        let cause = self.queue().get(event_id)?;
         let connection = match &cause.source {
             EventSource::Connector { name } => Some(name.clone()),
             EventSource::Agent { .. } => {
@@ -44,24 +43,19 @@ impl Fleet {
             metadata.retain(|name, _| !OWN_METADATA.contains(&name.as_str()));
         }
         Some(ScheduleCreator {
-            agent: entry.agent().clone(),
+            agent: self.agent().clone(),
             auth: cause.auth.clone(),
             connection,
             metadata,
         })
     }
+}
 
-    /// Records that the input of an occurrence was refused.
-    pub(super) fn on_scheduled_refused(&mut self, of: &SubmittedOccurrence, reason: String) {
-        self.post(Message::Submitted(Box::new(SubmittedOccurrence {
-            instance: of.instance.clone(),
-            occurrence: of.occurrence.clone(),
-            result: Err(reason),
-        })));
-    }
-
-    /// Records that the input of an occurrence is durable.
-    pub(super) fn on_scheduled_accepted(&mut self, of: SubmittedOccurrence) {
-        self.post(Message::Submitted(Box::new(of)));
-    }
+/// The message that the input of an occurrence was refused.
+pub(super) fn refused(of: &SubmittedOccurrence, reason: String) -> Message {
+    Message::Submitted(Box::new(SubmittedOccurrence {
+        instance: of.instance.clone(),
+        occurrence: of.occurrence.clone(),
+        result: Err(reason),
+    }))
 }

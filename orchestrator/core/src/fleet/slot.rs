@@ -3,6 +3,7 @@
 use goondan_protocol::control::ProcessState;
 use goondan_protocol::ipc::ConfinementReport;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
+use goondan_protocol::observe::detail_of;
 use goondan_protocol::time::Timestamp;
 
 use super::back_off;
@@ -139,9 +140,13 @@ impl Slot {
         }
     }
 
+    /// Records the confinement reported by the process. Informational only.
     pub(crate) fn confined(&mut self, own: ConfinementReport) {
         if let Some(up) = self.up_mut() {
-            up.own = Some(own);
+            up.own = Some(ConfinementReport {
+                lacks: own.lacks.as_deref().map(detail_of),
+                ..own
+            });
         }
     }
 
@@ -154,10 +159,25 @@ impl Slot {
         }
     }
 
-    /// Records a message from the process.
-    pub(crate) fn heard(&mut self, now: ClockTime) {
-        if let Some(up) = self.up_mut() {
-            up.heard_ms = now.mono_ms;
+    /// Records that the process sent a message.
+    ///
+    /// # Errors
+    ///
+    /// A message that is not allowed at this point of the protocol.
+    pub(crate) fn heard(&mut self, now: ClockTime, is_hello: bool) -> Result<(), &'static str> {
+        let Some(up) = self.up_mut() else {
+            return Ok(());
+        };
+        up.heard_ms = now.mono_ms;
+        match up.stage {
+            ProcessStage::Spawning if !is_hello => Err("it sent a message before the greeting"),
+            ProcessStage::Ready | ProcessStage::Draining { .. } if is_hello => {
+                Err("it sent a second greeting")
+            }
+            ProcessStage::Spawning
+            | ProcessStage::Ready
+            | ProcessStage::Draining { .. }
+            | ProcessStage::Dying { .. } => Ok(()),
         }
     }
 
@@ -431,7 +451,7 @@ mod tests {
             slot.due(now(HEARTBEAT_INTERVAL_MS)),
             SlotAction::Ping(ProcessId(1))
         );
-        slot.heard(now(HEARTBEAT_INTERVAL_MS));
+        assert_eq!(slot.heard(now(HEARTBEAT_INTERVAL_MS), false), Ok(()));
         assert_eq!(
             slot.due(now(HEARTBEAT_TIMEOUT_MS)),
             SlotAction::Ping(ProcessId(1))

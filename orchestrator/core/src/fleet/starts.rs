@@ -52,7 +52,8 @@ impl StartQueue {
         }
     }
 
-    fn begin(&mut self, process: ProcessId) {
+    /// The process of an agent was started.
+    pub(super) fn begin(&mut self, process: ProcessId) {
         self.starting.insert(process);
     }
 
@@ -88,7 +89,7 @@ impl Fleet {
 
     /// Reason a start must wait, if any.
     fn why_not_start(&mut self, at: &InstanceRef) -> Option<String> {
-        if self.owners.len() >= CHILD_PROCESSES_MAX {
+        if !self.cx.processes().has_place() {
             self.make_place();
             return Some(format!(
                 "{CHILD_PROCESSES_MAX} processes are running, which is the limit; it starts when one ends"
@@ -103,7 +104,9 @@ impl Fleet {
             return None;
         }
         self.make_place();
-        self.is_worth_waiting_for(at).then(|| {
+        let entry = self.conversation(at);
+        let is_worth_it = self.room.is_worth_waiting_for(&self.cx, entry);
+        is_worth_it.then(|| {
             let short_of: Vec<&str> = self.room.short_of().iter().map(|r| r.as_str()).collect();
             match short_of.is_empty() {
                 true => "it waits for resources".to_owned(),
@@ -121,10 +124,6 @@ impl Fleet {
         self.starts.wait(at, is_for_agent);
     }
 
-    pub(super) fn start_begun(&mut self, process: ProcessId) {
-        self.starts.begin(process);
-    }
-
     /// Handles a completed handshake or an exit, and starts the next agents.
     pub(crate) fn start_next(&mut self, process: ProcessId) {
         self.starts.end(process);
@@ -134,7 +133,7 @@ impl Fleet {
     /// Starts queued agents while capacity lasts.
     pub(super) fn let_in(&mut self) {
         while self.starts.has_place()
-            && self.owners.len() < CHILD_PROCESSES_MAX
+            && self.cx.processes().has_place()
             && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.starts.next()
         {

@@ -13,9 +13,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::{AgentEvent, Chain, EventSource};
-use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
 use goondan_protocol::task::{AssignedTask, TaskBudget, is_of_task};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{SpanId, TraceId};
@@ -27,6 +26,7 @@ use goondan_store::writer::operation::LookUpEvent;
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::waiters::TurnWaiter;
 use super::{Fleet, Workspace};
+use crate::Facts;
 use crate::bus::queue::Message;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
@@ -75,15 +75,68 @@ continuation! {
     LookingUpRun { of: Box<ConversationRun> } after LookUpEvent => &core.fleet.on_run_looked_up
 }
 
+/// The conversations of a workspace that work for tasks, by their keys.
+#[derive(Debug, Default)]
+pub(crate) struct TaskConversations(BTreeMap<InstanceKey, TaskConversation>);
+
+impl TaskConversations {
+    pub(super) fn get(&self, key: &InstanceKey) -> Option<&TaskConversation> {
+        self.0.get(key)
+    }
+
+    /// True if a conversation belongs to a task that is not known yet.
+    pub(super) fn lacks(&self, key: &InstanceKey) -> bool {
+        is_of_task(key) && !self.0.contains_key(key)
+    }
+
+    /// The own budget of a task with a conversation; `None` for other tasks.
+    pub(crate) fn budget_of(&self, task: &LedgerTask) -> Option<TaskBudget> {
+        let found = self.0.values().find(|it| it.ledger_task() == *task)?;
+        Some(found.budget)
+    }
+
+    /// Updates the own budget of a task.
+    pub(crate) fn set_budget(&mut self, of: &TaskRef, budget: TaskBudget) {
+        for conversation in self.0.values_mut().filter(|it| it.at == *of) {
+            conversation.budget = budget;
+        }
+    }
+
+    /// Sets the task of a conversation. True if another one was set, so a process that was started
+    /// with that must be replaced.
+    fn set(&mut self, key: &InstanceKey, conversation: TaskConversation) -> bool {
+        let assigned = conversation.assigned();
+        let before = self.0.insert(key.clone(), conversation);
+        before.is_some_and(|before| before.assigned() != assigned)
+    }
+
+    /// Drops a removed task and returns its conversations.
+    pub(crate) fn forget(&mut self, of: &TaskRef) -> Vec<InstanceRef> {
+        let gone = self
+            .0
+            .extract_if(.., |_, conversation| conversation.at == *of);
+        let refs = gone.map(|(instance_key, _)| InstanceRef {
+            workspace_id: of.workspace_id.clone(),
+            instance_key,
+        });
+        refs.collect()
+    }
+}
+
 impl Workspace {
     /// The task of a conversation, if known.
     pub(crate) fn task_of(&self, key: &InstanceKey) -> Option<&TaskConversation> {
         self.task_conversations.get(key)
     }
 
-    /// True if a conversation belongs to a task that is not known yet.
-    pub(super) fn lacks_task(&self, key: &InstanceKey) -> bool {
-        is_of_task(key) && !self.task_conversations.contains_key(key)
+    /// The assignment of an agent that works on a task, and its work area.
+    pub(super) fn assigned_task(
+        &self,
+        facts: &Facts,
+        key: &InstanceKey,
+    ) -> Option<(AssignedTask, PathBuf)> {
+        let conversation = self.task_of(key)?;
+        Some((conversation.assigned(), facts.work_area(&conversation.at)))
     }
 }
 
@@ -95,63 +148,20 @@ impl Fleet {
             .task_of(&at.instance_key)
     }
 
-    /// The own budget of a task with a conversation; `None` for other tasks.
-    pub(crate) fn budget_of_task(&self, id: &WorkspaceId, task: &LedgerTask) -> Option<TaskBudget> {
-        let conversations = &self.workspaces.get(id)?.task_conversations;
-        let mut conversations = conversations.values();
-        let found = conversations.find(|it| it.ledger_task() == *task)?;
-        Some(found.budget)
-    }
-
-    /// Updates the own budget of a task.
-    pub(crate) fn set_task_budget(&mut self, of: &TaskRef, budget: TaskBudget) {
-        let workspace = self.workspaces.get_mut(&of.workspace_id).into_iter();
-        let conversations = workspace.flat_map(|w| w.task_conversations.values_mut());
-        for conversation in conversations.filter(|conversation| conversation.at == *of) {
-            conversation.budget = budget;
-        }
-    }
-
-    /// The assignment of an agent that works on a task, and its work area.
-    pub(super) fn assigned_task(&self, at: &InstanceRef) -> Option<(AssignedTask, PathBuf)> {
-        let conversation = self.task_of(at)?;
-        Some((conversation.assigned(), self.work_area(&conversation.at)))
-    }
-
     /// Sets the task of a conversation. A process that was started without this information is
     /// replaced.
     pub(crate) fn know_task(&mut self, at: &InstanceRef, conversation: TaskConversation) {
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
-        let key = at.instance_key.clone();
-        let before = workspace.task_conversations.insert(key, conversation);
-        let assigned = self.task_of(at).map(TaskConversation::assigned);
-        let is_another = before.is_some_and(|before| Some(before.assigned()) != assigned);
-        if is_another && !self.is_in_turn(at) {
-            self.end_idle_process(at);
+        let tasks = &mut workspace.task_conversations;
+        if tasks.set(&at.instance_key, conversation)
+            && let Some((entry, cx)) = self.conversation_and_cx(at)
+            && !entry.is_in_turn()
+        {
+            entry.end_idle_process(cx);
         }
         self.advance(at);
-    }
-
-    /// Drops a removed task and returns its conversations.
-    pub(crate) fn forget_task(&mut self, of: &TaskRef) -> Vec<InstanceRef> {
-        let Some(workspace) = self.workspaces.get_mut(&of.workspace_id) else {
-            return Vec::new();
-        };
-        let gone = workspace
-            .task_conversations
-            .extract_if(.., |_, conversation| conversation.at == *of);
-        let refs = gone.map(|(instance_key, _)| InstanceRef {
-            workspace_id: of.workspace_id.clone(),
-            instance_key,
-        });
-        refs.collect()
-    }
-
-    /// An agent of `runtime.kind: llm`.
-    pub(crate) fn llm_agent(&self, at: &TaskRef, name: &AgentName) -> Option<&AgentDefinition> {
-        self.bundle(&at.workspace_id)?.agents.get(name)
     }
 
     /// Submits the event of a run; [`RunUpdate`] reports its progress.

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::ids::{ConnectionName, InstanceRef, ResourceName, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
-use super::{Fleet, ProcessOwner};
+use super::{Fleet, ProcessOwner, Workspace};
 use crate::ProcessId;
+use crate::bus::context::Cx;
 use crate::exchange::oauth_calls::Tokens;
 
 fn texts(value: &Value) -> Vec<&str> {
@@ -91,138 +92,115 @@ pub(super) fn lacks(need: &OAuthNeed) -> String {
     )
 }
 
-impl Fleet {
-    /// The login that a call to this target waits for, if any.
-    pub(crate) fn lacking(&self, id: &WorkspaceId, target: &CallTarget) -> Option<OAuthNeed> {
-        let workspace = self.workspaces.get(id)?;
-        let (slot, needs) = match target {
-            CallTarget::Model { name } => {
-                let model = workspace.models.get(name)?;
-                (&model.slot, needs_of_model(model.wanted.as_ref()?))
-            }
-            CallTarget::Connection { name } => {
-                let connector = workspace.connectors.get(name)?;
-                let wanted = connector.wanted.as_ref()?;
-                (&connector.slot, needs_of_connection(wanted))
-            }
-        };
-        if needs.is_empty() || slot.up().is_some() {
-            return None;
-        }
-        self.tokens_for(id, &needs).err()
-    }
+/// The tokens of a workspace that are good now, by what they are needed for.
+#[derive(Debug, Default)]
+pub(crate) struct TokenStore(Tokens);
 
-    /// The logins that a conversation's calls wait for.
-    pub(super) fn consents_of(
-        &self,
-        at: &InstanceRef,
-        targets: Vec<CallTarget>,
-        wider: Vec<OAuthNeed>,
-    ) -> Vec<String> {
-        let targets = targets.into_iter();
-        let needs = targets.filter_map(|target| self.lacking(&at.workspace_id, &target));
-        let needs: BTreeSet<OAuthNeed> = needs.chain(wider).collect();
-        needs.iter().map(ToString::to_string).collect()
-    }
-
-    /// The logins that a workspace waits for.
-    pub(super) fn consents_in(&self, id: &WorkspaceId) -> Vec<String> {
-        let workspace = self.workspaces.get(id);
-        let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
-        let needs = bundle.into_iter().flat_map(|bundle| &bundle.oauth_needs);
-        let tokens = workspace.map(|workspace| &workspace.tokens);
-        needs
-            .filter(|need| tokens.is_some_and(|tokens| !tokens.contains_key(need)))
-            .map(ToString::to_string)
-            .collect()
-    }
-
-    /// Sets or removes a token. Processes that use another one are restarted.
-    pub(crate) fn set_token(
-        &mut self,
-        id: &WorkspaceId,
-        need: &OAuthNeed,
-        token: Option<SecretValue>,
-    ) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        match token {
-            Some(token) => drop(workspace.tokens.insert(need.clone(), token)),
-            None => drop(workspace.tokens.remove(need)),
-        }
-        let connectors = workspace.connectors.iter();
-        let connectors = connectors.filter(|(_, connector)| {
-            let wanted = connector.wanted.as_ref();
-            wanted.is_some_and(|wanted| needs_of_connection(wanted).contains(need))
-        });
-        let connectors: Vec<ConnectionName> = connectors.map(|(name, _)| name.clone()).collect();
-        for name in connectors {
-            self.pump_connector(id, &name);
-        }
-    }
-
+impl TokenStore {
     /// The tokens for these needs.
     ///
     /// # Errors
     ///
     /// The first need without a token.
-    pub(super) fn tokens_for(
-        &self,
-        id: &WorkspaceId,
-        needs: &BTreeSet<OAuthNeed>,
-    ) -> Result<Tokens, OAuthNeed> {
-        let tokens = self.workspaces.get(id).map(|workspace| &workspace.tokens);
+    pub(super) fn for_needs(&self, needs: &BTreeSet<OAuthNeed>) -> Result<Tokens, OAuthNeed> {
         let found = needs.iter().map(|need| {
-            let token = tokens.and_then(|tokens| tokens.get(need));
-            let token = token.ok_or_else(|| need.clone())?;
+            let token = self.0.get(need).ok_or_else(|| need.clone())?;
             Ok((need.clone(), token.clone()))
         });
         found.collect()
     }
 
     /// True if these are the current tokens.
-    pub(crate) fn has_tokens(&self, id: &WorkspaceId, tokens: &Tokens) -> bool {
+    pub(crate) fn has(&self, tokens: &Tokens) -> bool {
         let needs = tokens.keys().cloned().collect();
-        self.tokens_for(id, &needs).ok().as_ref() == Some(tokens)
+        self.for_needs(&needs).ok().as_ref() == Some(tokens)
     }
 
+    /// True if a process with these needs, started with these tokens, would get others now.
+    pub(super) fn differ(&self, needs: &BTreeSet<OAuthNeed>, tokens: &Tokens) -> bool {
+        !needs.is_empty() && self.for_needs(needs).ok().as_ref() != Some(tokens)
+    }
+
+    fn is_missing(&self, need: &OAuthNeed) -> bool {
+        !self.0.contains_key(need)
+    }
+
+    fn set(&mut self, need: &OAuthNeed, token: Option<SecretValue>) {
+        match token {
+            Some(token) => drop(self.0.insert(need.clone(), token)),
+            None => drop(self.0.remove(need)),
+        }
+    }
+}
+
+impl Workspace {
+    /// The login that a call to this target waits for, if any.
+    pub(crate) fn lacking(&self, target: &CallTarget) -> Option<OAuthNeed> {
+        let (slot, needs) = match target {
+            CallTarget::Model { name } => {
+                let model = self.models.get(name)?;
+                (model.slot(), needs_of_model(model.wanted()?))
+            }
+            CallTarget::Connection { name } => {
+                let connector = self.connectors.get(name)?;
+                (connector.slot(), needs_of_connection(connector.wanted()?))
+            }
+        };
+        if needs.is_empty() || slot.up().is_some() {
+            return None;
+        }
+        self.tokens.for_needs(&needs).err()
+    }
+
+    /// The logins that a conversation's calls wait for.
+    pub(super) fn consents_of(
+        &self,
+        targets: Vec<CallTarget>,
+        wider: Vec<OAuthNeed>,
+    ) -> Vec<String> {
+        let targets = targets.into_iter();
+        let needs = targets.filter_map(|target| self.lacking(&target));
+        let needs: BTreeSet<OAuthNeed> = needs.chain(wider).collect();
+        needs.iter().map(ToString::to_string).collect()
+    }
+
+    /// The logins that it waits for.
+    pub(super) fn consents(&self) -> Vec<String> {
+        let needs = self.bundle.iter().flat_map(|bundle| &bundle.oauth_needs);
+        needs
+            .filter(|need| self.tokens.is_missing(need))
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// Sets or removes a token. Processes that use another one are restarted.
+    pub(crate) fn set_token(&mut self, cx: &mut Cx, need: &OAuthNeed, token: Option<SecretValue>) {
+        self.tokens.set(need, token);
+        let connectors = self.connectors.iter();
+        let connectors = connectors.filter(|(_, connector)| {
+            let wanted = connector.wanted();
+            wanted.is_some_and(|wanted| needs_of_connection(wanted).contains(need))
+        });
+        let connectors: Vec<ConnectionName> = connectors.map(|(name, _)| name.clone()).collect();
+        for name in connectors {
+            self.advance_connector(cx, &name);
+        }
+    }
+}
+
+impl Fleet {
     /// The tokens that a process was started with, and its workspace; `None` if it has none.
     pub(crate) fn tokens_of(&self, process: ProcessId) -> Option<(&WorkspaceId, &Tokens)> {
         let (id, tokens) = match self.owner_of(process)? {
             ProcessOwner::Connector(id, name) => {
                 let connector = self.workspaces.get(id)?.connectors.get(name)?;
-                (id, &connector.running.as_ref()?.tokens)
+                (id, &connector.running()?.tokens)
             }
             ProcessOwner::Model(id, name) => {
-                (id, &self.workspaces.get(id)?.models.get(name)?.tokens)
+                (id, self.workspaces.get(id)?.models.get(name)?.tokens())
             }
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => return None,
         };
         (!tokens.is_empty()).then_some((id, tokens))
-    }
-
-    /// True if a connection's process uses outdated tokens.
-    pub(super) fn has_other_tokens(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
-        let workspace = self.workspaces.get(id);
-        let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
-        let Some(running) = connector.and_then(|connector| connector.running.as_ref()) else {
-            return false;
-        };
-        let needs = needs_of_connection(&running.definition);
-        !needs.is_empty() && self.tokens_for(id, &needs).ok().as_ref() != Some(&running.tokens)
-    }
-
-    /// True if a model's process uses outdated tokens.
-    pub(super) fn model_has_other_tokens(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
-        let workspace = self.workspaces.get(id);
-        let Some(model) = workspace.and_then(|workspace| workspace.models.get(name)) else {
-            return false;
-        };
-        let Some(running) = &model.running else {
-            return false;
-        };
-        let needs = needs_of_model(running);
-        !needs.is_empty() && self.tokens_for(id, &needs).ok().as_ref() != Some(&model.tokens)
     }
 }

@@ -98,7 +98,9 @@ impl Fleet {
                 trace: None,
             });
         }
-        self.end_approvals(at, &format!("the turn is {status}"));
+        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+            workspace.end_approvals(cx, at, &format!("the turn is {status}"));
+        }
         self.answer_waiters(at, event_id, outcome);
         self.end_questions(at);
         self.note_turn(at, outcome);
@@ -134,7 +136,7 @@ impl Fleet {
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
         let handed_over_ms = self.cx.now().mono_ms;
-        let entry = self.conversation_mut(at)?;
+        let (entry, cx) = self.conversation_and_cx(at)?;
         let event = entry.queue().get(&context.event_id).cloned();
         let is_current = entry.slot().ready() == Some(process);
         let Some(event) = event.filter(|_| is_current) else {
@@ -158,8 +160,8 @@ impl Fleet {
         };
         if let Err(wrong) = entry.on_turn_begun(turn) {
             // The next process continues from the store's state.
-            self.log_mistake(at, wrong);
-            self.kill(process, false);
+            entry.log_mistake(cx, at, wrong);
+            entry.kill(cx, process, false);
             return None;
         }
         self.cx.emit(CoreEffect::SetTrace {
@@ -179,19 +181,6 @@ impl Fleet {
             entry.hand_over_answers(cx, at);
         }
         Some(turn_id)
-    }
-
-    /// Handles an agent's request for its conversation.
-    pub(crate) fn on_conversation_load(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        request_id: Option<u64>,
-        offset: u64,
-    ) {
-        if let Some((entry, cx)) = self.conversation_and_cx(at) {
-            entry.load_page(cx, at, (process, request_id), offset);
-        }
     }
 
     pub(super) fn on_page_for_agent(
@@ -230,7 +219,7 @@ impl Fleet {
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
         let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
-        let Some(entry) = self.conversation_mut(at) else {
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
         let Some(event) = entry.next_event() else {
@@ -249,7 +238,7 @@ impl Fleet {
             config_digest: config_digest.clone(),
         };
         if let Err(wrong) = entry.begin_turn(context.clone()) {
-            return self.log_mistake(at, wrong);
+            return entry.log_mistake(cx, at, wrong);
         }
         let instance = at.clone();
         let begin = BeginTurn {
@@ -373,11 +362,11 @@ impl Fleet {
                 "it stored state for an extension that it does not have",
             );
         }
-        let Some(entry) = self.conversation_mut(at) else {
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
         if let Err(wrong) = entry.complete_turn(answered.clone()) {
-            return self.log_mistake(at, wrong);
+            return entry.log_mistake(cx, at, wrong);
         }
         let complete = CompleteTurn {
             instance: at.clone(),

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    AchievedConfinement, Confinement, ConnectResult, DaemonStatus, FileWatchMode, ListWorkspaces,
-    OpenFiles, ProcessInfo, ProcessKey, WorkspaceInfo, WorkspacesPage,
+    AchievedConfinement, Confinement, ConnectResult, ControlError, DaemonStatus, FileWatchMode,
+    ListUnknownCalls, ListWorkspaces, OpenFiles, ProcessInfo, ProcessKey, UnknownCallPlace,
+    UnknownCallsPage, WorkspaceInfo, WorkspacesPage,
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
@@ -15,16 +16,21 @@ use goondan_protocol::ipc::{ChildRole, ConfinementReport};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
+use goondan_protocol::version::Version;
 
 use super::availability::Availability;
+use super::capacity::CapacityState;
 use super::connectors::Connector;
 use super::conversation::Conversation;
 use super::models::Model;
 use super::runs::TaskProcess;
 use super::slot::LiveProcess;
-use super::{Fleet, Workspace, health};
+use super::starts::StartQueue;
+use super::{Workspace, health};
 use crate::ClockTime;
+use crate::bus::context::Cx;
 use crate::limits::{BUNDLE_PROBLEMS_SHOWN, WATCHED_FILES_SHOWN};
+use crate::refusals::no_workspace;
 
 /// Information about processes' work for others, from other components.
 pub(crate) trait ProcessWorkload {
@@ -40,26 +46,40 @@ pub(crate) trait ProcessWorkload {
     fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
 }
 
-impl Fleet {
-    pub(crate) fn connected(&self) -> ConnectResult {
+/// What clients see of all workspaces, in one moment. It reads, and decides nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(super) workspaces: &'a BTreeMap<WorkspaceId, Workspace>,
+    pub(super) cx: &'a Cx,
+    pub(super) room: &'a CapacityState,
+    pub(super) starts: &'a StartQueue,
+}
+
+impl<'a> View<'a> {
+    /// One workspace.
+    pub(super) fn workspace(self, id: &WorkspaceId) -> Result<&'a Workspace, ControlError> {
+        self.workspaces.get(id).ok_or_else(|| no_workspace(id))
+    }
+
+    pub(crate) fn connected(self) -> ConnectResult {
         ConnectResult {
-            version: self.version(),
-            pid: self.facts.pid,
-            state_root: self.facts.layout.root().to_owned(),
-            log_dir: self.facts.log_dir.clone(),
+            version: Version::current(),
+            pid: self.cx.facts().pid,
+            state_root: self.cx.facts().layout.root().to_owned(),
+            log_dir: self.cx.facts().log_dir.clone(),
         }
     }
 
-    pub(crate) fn daemon_status(&self, work: &impl ProcessWorkload) -> DaemonStatus {
+    pub(crate) fn daemon_status(self, work: &impl ProcessWorkload) -> DaemonStatus {
         let workspaces = self.workspaces_page(work, &ListWorkspaces::default());
         DaemonStatus {
-            version: self.version(),
-            pid: self.facts.pid,
-            started_at: self.facts.started_at,
-            state_root: self.facts.layout.root().to_owned(),
-            log_dir: self.facts.log_dir.clone(),
-            cgroup: self.facts.cgroup.clone(),
-            program: self.facts.program.clone(),
+            version: Version::current(),
+            pid: self.cx.facts().pid,
+            started_at: self.cx.facts().started_at,
+            state_root: self.cx.facts().layout.root().to_owned(),
+            log_dir: self.cx.facts().log_dir.clone(),
+            cgroup: self.cx.facts().cgroup.clone(),
+            program: self.cx.facts().program.clone(),
             // Set by the shell.
             dropped_log_lines: 0,
             log_lines_dropped_at: None,
@@ -72,15 +92,15 @@ impl Fleet {
                 [] => 0,
                 _ => self.starts.waiting(),
             },
-            memory_open: self.facts.is_memory_open,
-            stopping: self.is_stopping(),
+            memory_open: self.cx.facts().is_memory_open,
+            stopping: self.cx.stopping().is_some(),
             workspaces: workspaces.workspaces,
             next_workspace: workspaces.next,
         }
     }
 
     pub(crate) fn workspaces_page(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         list: &ListWorkspaces,
     ) -> WorkspacesPage {
@@ -91,7 +111,7 @@ impl Fleet {
     }
 
     #[cfg(test)]
-    pub(crate) fn every_workspace(&self, work: &impl ProcessWorkload) -> Vec<WorkspaceInfo> {
+    pub(crate) fn every_workspace(self, work: &impl ProcessWorkload) -> Vec<WorkspaceInfo> {
         let workspaces = self.workspaces.iter();
         workspaces
             .map(|(id, workspace)| self.info(work, id, workspace))
@@ -99,7 +119,7 @@ impl Fleet {
     }
 
     pub(crate) fn workspace_info(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         id: &WorkspaceId,
     ) -> Option<WorkspaceInfo> {
@@ -108,22 +128,22 @@ impl Fleet {
     }
 
     fn info(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         id: &WorkspaceId,
         workspace: &Workspace,
     ) -> WorkspaceInfo {
         WorkspaceInfo {
             questions: work.questions_in(id),
-            consents: self.consents_in(id),
-            suspended: workspace.suspended_models(self.cx.now()),
-            failing: workspace.failing_models(),
+            consents: workspace.consents(),
+            suspended: workspace.models.suspended(self.cx.now()),
+            failing: workspace.models.failing(),
             ..info(id, workspace)
         }
     }
 
     fn agent_info(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         id: &WorkspaceId,
         key: &InstanceKey,
@@ -134,10 +154,13 @@ impl Fleet {
             instance_key: key.clone(),
         };
         let targets = work.waiting_targets(&at);
-        let waits = self.wait_for_connections(id, &targets);
+        let workspace = self.workspaces.get(id);
+        let waits = workspace.and_then(|it| self.wait_for_connections(it, &targets));
         let info = agent_info(self.cx.now(), id, key, instance);
         ProcessInfo {
-            consents: self.consents_of(&at, targets, work.wider_needs(&at)),
+            consents: workspace.map_or_else(Vec::new, |it| {
+                it.consents_of(targets, work.wider_needs(&at))
+            }),
             questions: work.questions_of(&at),
             detail: waits.or_else(|| info.detail.clone()),
             ..info
@@ -145,11 +168,11 @@ impl Fleet {
     }
 
     /// Names the connections among `targets` whose processes are not ready.
-    fn wait_for_connections(&self, id: &WorkspaceId, targets: &[CallTarget]) -> Option<String> {
+    fn wait_for_connections(self, workspace: &Workspace, targets: &[CallTarget]) -> Option<String> {
         let is_starting = |target: &&CallTarget| {
             matches!(target, CallTarget::Connection { .. })
                 && matches!(
-                    self.availability(id, target),
+                    workspace.availability(self.cx, target),
                     Availability::Coming | Availability::Recovering(_)
                 )
         };
@@ -158,9 +181,25 @@ impl Fleet {
         (!names.is_empty()).then(|| format!("waits for {} to be ready", names.join(", ")))
     }
 
+    /// Lists the unresolved calls.
+    pub(crate) fn list_unknown_calls(
+        self,
+        list: &ListUnknownCalls,
+    ) -> Result<UnknownCallsPage, ControlError> {
+        let only = list.workspace_id.as_ref();
+        if let Some(id) = only {
+            self.workspace(id)?;
+        }
+        let workspaces = self.workspaces.iter();
+        let workspaces = workspaces.filter(|(id, _)| only.is_none_or(|only| only == *id));
+        let calls = workspaces.flat_map(|(id, workspace)| workspace.unknown_calls.all(id));
+        let is_behind = |place: &UnknownCallPlace| list.after.as_ref().is_none_or(|it| it < place);
+        Ok(list.page_of(calls.filter(|call| is_behind(&call.place()))))
+    }
+
     /// Processes ordered by key: of one workspace or of all, from the start or after a given one.
     pub(crate) fn processes(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         only: Option<&WorkspaceId>,
         after: Option<&ProcessKey>,
@@ -174,10 +213,10 @@ impl Fleet {
     }
 
     fn processes_in(
-        &self,
+        self,
         work: &impl ProcessWorkload,
-        id: &WorkspaceId,
-        workspace: &Workspace,
+        id: &'a WorkspaceId,
+        workspace: &'a Workspace,
         after: Option<&ProcessKey>,
     ) -> impl Iterator<Item = ProcessInfo> {
         let is_behind = move |role, key: Option<&InstanceKey>, name: &str| {
@@ -199,7 +238,7 @@ impl Fleet {
                 let is_called = work.is_called(id, &target);
                 let now = self.cx.now();
                 ProcessInfo {
-                    detail: workspace.detail_of_model(model, now),
+                    detail: workspace.models.detail_of(model, now),
                     ..model_info(now, id, name.as_str(), model, is_called)
                 }
             });
@@ -217,7 +256,7 @@ impl Fleet {
     }
 
     pub(crate) fn process_of(
-        &self,
+        self,
         work: &impl ProcessWorkload,
         at: &InstanceRef,
     ) -> Option<ProcessInfo> {
@@ -262,8 +301,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .count(),
         pending_events: instances.clone().map(Conversation::pending).sum(),
         paused_events: instances.map(Conversation::paused).sum(),
-        parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
-            .unwrap_or(usize::MAX),
+        parked_events: usize::try_from(workspace.parked.total()).unwrap_or(usize::MAX),
         approvals: approvals_in(workspace),
         unknown_calls: workspace.unknown_calls.count(),
         questions: 0,
@@ -361,18 +399,18 @@ fn model_info(
     model: &Model,
     is_called: bool,
 ) -> ProcessInfo {
-    let up = model.slot.up();
+    let up = model.slot().up();
     ProcessInfo {
         workspace_id: id.clone(),
         role: ChildRole::Model,
         name: name.to_owned(),
         instance_key: None,
-        state: model.slot.shown(is_called),
-        readiness: health::shown(&model.slot, model.readiness),
+        state: model.slot().shown(is_called),
+        readiness: health::shown(model.slot(), model.readiness()),
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
-        consecutive_crashes: model.slot.crashes,
-        next_start_at: model.slot.next_start_at(now),
+        consecutive_crashes: model.slot().crashes,
+        next_start_at: model.slot().next_start_at(now),
         pending_events: 0,
         turn_id: None,
         trace_id: None,
@@ -385,7 +423,7 @@ fn model_info(
         detail: None,
         memory_bytes: None,
         counted_memory_bytes: None,
-        limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
+        limits: limits_of(up, model.running().map(|model| model.limits)),
         confinement: confinement_of(up, None),
     }
 }
@@ -397,18 +435,18 @@ fn connector_info(
     connector: &Connector,
     is_called: bool,
 ) -> ProcessInfo {
-    let up = connector.slot.up();
+    let up = connector.slot().up();
     ProcessInfo {
         workspace_id: id.clone(),
         role: ChildRole::Connector,
         name: name.to_owned(),
         instance_key: None,
-        state: connector.slot.shown(is_called),
-        readiness: health::shown(&connector.slot, connector.readiness),
+        state: connector.slot().shown(is_called),
+        readiness: health::shown(connector.slot(), connector.readiness()),
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
-        consecutive_crashes: connector.slot.crashes,
-        next_start_at: connector.slot.next_start_at(now),
+        consecutive_crashes: connector.slot().crashes,
+        next_start_at: connector.slot().next_start_at(now),
         pending_events: 0,
         turn_id: None,
         trace_id: None,
@@ -416,36 +454,33 @@ fn connector_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
-        ignored: connector.ignored.clone(),
+        ignored: connector.ignored().clone(),
         refused: None,
-        detail: connector.slot.detail.clone(),
+        detail: connector.slot().detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
-        limits: limits_of(up, connector.running.as_ref().map(|r| r.definition.limits)),
+        limits: limits_of(up, connector.running().map(|r| r.definition.limits)),
         confinement: confinement_of(
             up,
-            connector
-                .running
-                .as_ref()
-                .and_then(|r| r.definition.programs()),
+            connector.running().and_then(|r| r.definition.programs()),
         ),
     }
 }
 
 fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> ProcessInfo {
-    let up = run.slot.up();
-    let agent = &run.assignment.agent;
+    let up = run.slot().up();
+    let agent = run.agent();
     ProcessInfo {
         workspace_id: id.clone(),
         role: ChildRole::Task,
         name: task.to_owned(),
         instance_key: None,
-        state: run.slot.shown(true),
+        state: run.slot().shown(true),
         readiness: None,
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
-        consecutive_crashes: run.slot.crashes,
-        next_start_at: run.slot.next_start_at(now),
+        consecutive_crashes: run.slot().crashes,
+        next_start_at: run.slot().next_start_at(now),
         pending_events: 0,
         turn_id: None,
         trace_id: None,
@@ -455,7 +490,7 @@ fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> 
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
         refused: None,
-        detail: run.slot.detail.clone(),
+        detail: run.slot().detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, Some(agent.limits)),

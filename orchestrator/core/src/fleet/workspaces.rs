@@ -4,26 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{ProjectConfig, Sources};
+use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FileWatchMode, OpenWorkspace, ReplicationStall, WorkspaceProblem,
 };
+use goondan_protocol::definition::{HostedModel, ModelProvider};
+use goondan_protocol::export::{ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{
-    AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
+    AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, TurnId, WorkspaceId,
 };
 use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
+use goondan_protocol::observe::RuntimeEvent;
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::writer::operation::Close;
-use serde_json::json;
+use goondan_store::writer::operation::{Close, Observe};
 
 use super::changes::AppliedConfiguration;
+use super::collectors::code_of;
 use super::connectors::Connector;
 use super::conversation::Conversation;
 use super::models::Model;
+use super::parked_events::ParkedEvents;
 use super::slot::Slot;
-use super::{Fleet, Workspace, changes};
+use super::{Fleet, ProcessOwner, Workspace, changes};
+use crate::bus::context::Cx;
 use crate::jobs::LogFailure;
 use crate::limits::PROVIDER_GRACE_MIN_MS;
-use crate::refusals::{closed_error, no_workspace};
+use crate::refusals::{closed_error, deleted_error, no_workspace, stopping_error};
 use crate::{
     CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, WorkspaceSettings,
 };
@@ -66,7 +73,7 @@ impl Fleet {
         self.cx.audience_mut().open(&id, watch_epoch);
         let workspace = self.workspaces.entry(id);
         let workspace = workspace.or_insert_with(|| Workspace {
-            parked,
+            parked: ParkedEvents::new(parked),
             ..Workspace::new(record.clone(), sources.clone())
         });
         workspace.record = record;
@@ -97,26 +104,6 @@ impl Fleet {
         for event in events {
             self.log(event);
         }
-    }
-
-    /// Removes a closed workspace.
-    pub(crate) fn forget_workspace(&mut self, id: &WorkspaceId) -> Option<Workspace> {
-        self.workspaces.remove(id)
-    }
-
-    /// The conversations of a workspace that have something to do, and whose they are.
-    pub(crate) fn agents_of(&self, id: &WorkspaceId) -> Vec<(InstanceKey, AgentName)> {
-        let workspace = self.workspaces.get(id).into_iter();
-        let running = workspace.flat_map(|workspace| &workspace.conversations);
-        let agents = running.map(|(key, entry)| (key.clone(), entry.agent().clone()));
-        agents.collect()
-    }
-
-    /// True if a process works for a conversation.
-    pub(crate) fn has_process(&self, at: &InstanceRef) -> bool {
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.process().is_some())
     }
 
     /// Runs a valid configuration. Returns its changes, and the models whose processes may need
@@ -159,47 +146,22 @@ impl Fleet {
             return (AppliedConfiguration::default(), Vec::new());
         };
         let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
-        for (name, connector) in &mut workspace.connectors {
-            connector.wanted = bundle.connections.get(name).cloned();
-            if let Some(running) = &mut connector.running {
-                running.compare(&bundle);
-            }
+        workspace.on_configuration(bundle);
+        let models: Vec<ResourceName> = workspace.models.names().cloned().collect();
+        let outdated = workspace.conversations.keys();
+        let outdated = outdated.filter(|key| workspace.is_agent_outdated(key));
+        let outdated: Vec<InstanceRef> =
+            outdated.map(|it| workspace.conversation_ref(it)).collect();
+        let mut processes = outdated.len();
+        for at in outdated {
+            self.advance(&at);
         }
-        for (name, definition) in &bundle.connections {
-            workspace
-                .connectors
-                .entry(name.clone())
-                .or_insert_with(|| Connector::new(definition.clone()));
+        if let Some((workspace, cx)) = self.workspace_and_cx(id) {
+            processes += workspace.replace_connectors(cx);
+            let models = workspace.models.iter();
+            let outdated = models.filter(|(_, model)| model.is_outdated(&workspace.tokens));
+            processes += outdated.count();
         }
-        for (name, model) in &mut workspace.models {
-            model.wanted = bundle.models.get(name).cloned();
-        }
-        for (name, definition) in &bundle.models {
-            workspace
-                .models
-                .entry(name.clone())
-                .or_insert_with(|| Model::new(definition.clone()));
-        }
-        for instance in workspace.conversations.values_mut() {
-            instance.on_configuration(&bundle);
-        }
-        let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
-        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
-        workspace.bundle = Some(bundle);
-        self.disarm(id);
-        let mut processes = 0;
-        for at in self.instances_of(id) {
-            if self.is_agent_outdated(&at) {
-                processes += 1;
-                self.advance(&at);
-            }
-        }
-        for name in connectors {
-            processes += usize::from(self.is_connector_outdated(id, &name));
-            self.pump_connector(id, &name);
-        }
-        let outdated = |name: &&ResourceName| self.is_model_outdated(id, name);
-        processes += models.iter().filter(outdated).count();
         (AppliedConfiguration { changes, processes }, models)
     }
 
@@ -316,73 +278,6 @@ impl Fleet {
         self.announce(id, event, None);
     }
 
-    /// Stops running a workspace until a valid configuration is read: its processes end after the
-    /// turns and calls in progress, within their grace period; events wait.
-    pub(crate) fn withdraw(&mut self, id: &WorkspaceId, reason: &str) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        if workspace.bundle.is_none() {
-            return;
-        }
-        let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
-        for model in workspace.models.values_mut() {
-            model.wanted = None;
-        }
-        for connector in workspace.connectors.values_mut() {
-            connector.wanted = None;
-        }
-        // A turn in progress must not use the withdrawn connections and models.
-        for name in self.connections_of(id) {
-            self.drain_connector(id, &name, reason);
-        }
-        self.drain_workspace(id, None, reason);
-        for name in models {
-            self.drain_model(id, &name, reason);
-        }
-        if let Some(workspace) = self.workspaces.get_mut(id) {
-            workspace.bundle = None;
-            workspace.since = None;
-            workspace.is_last_known_good = false;
-        }
-    }
-
-    pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.forgive_crashes();
-        }
-        self.audit(at, "restarted", json!({}));
-        self.drain_agent(at, None, "a restart was requested");
-        self.advance(at);
-    }
-
-    /// Restarts every connector of a workspace, those of models too, and returns how many ran.
-    pub(crate) fn restart_connectors(&mut self, id: &WorkspaceId) -> usize {
-        let mut running = 0;
-        let workspace = self.workspaces.get_mut(id);
-        let mut names: Vec<ConnectionName> = Vec::new();
-        for (name, connector) in workspace.into_iter().flat_map(|w| &mut w.connectors) {
-            connector.slot.forgive();
-            running += usize::from(connector.slot.up().is_some());
-            names.push(name.clone());
-        }
-        let mut models: Vec<ResourceName> = Vec::new();
-        let workspace = self.workspaces.get_mut(id);
-        for (name, model) in workspace.into_iter().flat_map(|w| &mut w.models) {
-            model.slot.forgive();
-            running += usize::from(model.slot.up().is_some());
-            models.push(name.clone());
-        }
-        for name in &names {
-            self.drain_connector(id, name, "a restart was requested");
-            self.pump_connector(id, name);
-        }
-        for name in &models {
-            self.drain_model(id, name, "a restart was requested");
-        }
-        running
-    }
-
     /// Moves a workspace to another node, once nothing of it runs here.
     pub(crate) fn move_workspace(
         &mut self,
@@ -440,89 +335,8 @@ impl Fleet {
             });
         }
         self.cancel_waiters_of(id, &closed_error(id));
-        self.drain_workspace(id, None, "the workspace is stopped");
-    }
-
-    pub(crate) fn instances_of(&self, id: &WorkspaceId) -> Vec<InstanceRef> {
-        let workspace = self.workspaces.get(id);
-        workspace
-            .into_iter()
-            .flat_map(|workspace| workspace.conversations.keys())
-            .map(|key| InstanceRef {
-                workspace_id: id.clone(),
-                instance_key: key.clone(),
-            })
-            .collect()
-    }
-
-    /// Answers every client that waits for a turn of the workspace that will not begin.
-    pub(super) fn cancel_waiters_of(&mut self, id: &WorkspaceId, error: &ControlError) {
-        for at in self.instances_of(id) {
-            self.cancel_waiters_of_later_turns(&at, error);
-        }
-    }
-
-    /// Asks every agent and task of a workspace to finish and end. Its connections take nothing new from now on;
-    /// they and the models end when no turn is left that could need them.
-    pub(super) fn drain_workspace(&mut self, id: &WorkspaceId, grace: Option<u64>, reason: &str) {
-        self.pump_connectors(id);
-        for at in self.instances_of(id) {
-            self.drain_agent(&at, grace, reason);
-        }
-        self.drain_runs(id, grace, reason);
-        self.pump_connectors(id);
-    }
-
-    fn pump_connectors(&mut self, id: &WorkspaceId) {
-        for name in self.connections_of(id) {
-            self.pump_connector(id, &name);
-        }
-    }
-
-    fn connections_of(&self, id: &WorkspaceId) -> Vec<ConnectionName> {
-        let workspace = self.workspaces.get(id).into_iter();
-        let names = workspace.flat_map(|workspace| workspace.connectors.keys());
-        names.cloned().collect()
-    }
-
-    /// True if the daemon or this workspace is stopping.
-    pub(super) fn is_ending(&self, id: &WorkspaceId) -> bool {
-        let workspace = self.workspaces.get(id);
-        self.is_stopping() || workspace.is_none_or(|workspace| workspace.closing.is_some())
-    }
-
-    /// True if no agent and no task is left whose work could need a connection or a model. One that is being killed
-    /// waits for nothing.
-    pub(super) fn is_past_work(&self, id: &WorkspaceId) -> bool {
-        let Some(workspace) = self.workspaces.get(id) else {
-            return true;
-        };
-        let mut agents = workspace.conversations.values().map(Conversation::slot);
-        let mut tasks = workspace.runs.values().map(|run| &run.slot);
-        let works = |slot: &Slot| slot.up().is_some() && !slot.is_dying();
-        !agents.any(works) && !tasks.any(works)
-    }
-
-    /// After the last working process of a closing workspace has ended, stops the processes that
-    /// only served it.
-    pub(super) fn on_worker_gone(&mut self, id: &WorkspaceId) {
-        if self.is_ending(id) && self.is_past_work(id) {
-            self.pump_connectors(id);
-        }
-    }
-
-    /// Remaining grace period of a connection or a model of a workspace, in milliseconds. One that
-    /// ends last gets the rest of the grace period after the turns, and at least some seconds.
-    pub(super) fn grace_left_ms(&self, id: &WorkspaceId) -> u64 {
-        let grace_period_ms = self.grace_period_ms(id);
-        let closing = self.workspaces.get(id).and_then(|w| w.closing.as_ref());
-        let stopping = self.stopping.as_ref().map(|stopping| stopping.since_ms);
-        match stopping.or(closing.map(|closing| closing.since_ms)) {
-            None => grace_period_ms,
-            Some(since_ms) => since_ms
-                .saturating_add(grace_period_ms)
-                .saturating_sub(self.cx.now().mono_ms)
-                .max(grace_period_ms.min(PROVIDER_GRACE_MIN_MS)),
+        if let Some((workspace, cx)) = self.workspace_and_cx(id) {
+            workspace.drain(cx, None, "the workspace is stopped");
         }
     }
 
@@ -533,10 +347,7 @@ impl Fleet {
             let is_closing = workspace.closing.as_ref().is_some_and(|c| !c.is_writing);
             is_closing
                 && !is_busy(id)
-                && self
-                    .owners
-                    .values()
-                    .all(|owner| owner.workspace_id() != *id)
+                && !self.cx.processes().is_any_of(id)
                 && !self.cx.jobs().any(|instance| instance.workspace_id == **id)
         });
         let ended: Vec<WorkspaceId> = closing.map(|(id, _)| id.clone()).collect();
@@ -572,6 +383,364 @@ impl Fleet {
                 let then = LogFailure(instance.clone());
                 self.cx.store(Close { instance }, then);
             }
+        }
+    }
+
+    /// Removes a closed workspace.
+    pub(crate) fn forget_workspace(&mut self, id: &WorkspaceId) -> Option<Workspace> {
+        self.workspaces.remove(id)
+    }
+
+    /// Answers every client that waits for a turn of the workspace that will not begin.
+    pub(super) fn cancel_waiters_of(&mut self, id: &WorkspaceId, error: &ControlError) {
+        let workspace = self.workspaces.get(id);
+        for at in workspace
+            .map(Workspace::conversation_refs)
+            .unwrap_or_default()
+        {
+            self.cancel_waiters_of_later_turns(&at, error);
+        }
+    }
+}
+
+/// Its configuration.
+impl Workspace {
+    /// A new configuration is valid. Outdated processes are not replaced yet.
+    fn on_configuration(&mut self, bundle: ProjectConfig) {
+        for connector in self.connectors.values_mut() {
+            connector.on_configuration(Some(&bundle));
+        }
+        for (name, definition) in &bundle.connections {
+            let connector = self.connectors.entry(name.clone());
+            connector
+                .or_insert_with(|| Connector::new(&self.record.workspace_id, definition.clone()));
+        }
+        self.models.on_configuration(&bundle);
+        for entry in self.conversations.values_mut() {
+            entry.on_configuration(&bundle);
+            entry.overlay_mut().disarm();
+        }
+        self.bundle = Some(bundle);
+    }
+
+    /// Replaces the outdated processes of connections. Returns how many there are.
+    fn replace_connectors(&mut self, cx: &mut Cx) -> usize {
+        let mut outdated = 0;
+        let names: Vec<ConnectionName> = self.connectors.keys().cloned().collect();
+        for name in names {
+            let connector = self.connectors.get(&name);
+            let is_outdated =
+                connector.is_some_and(|it| it.is_outdated(self.bundle.as_ref(), &self.tokens));
+            outdated += usize::from(is_outdated);
+            self.advance_connector(cx, &name);
+        }
+        outdated
+    }
+
+    /// Stops running until a valid configuration is read: its processes end after the turns and
+    /// calls in progress, within their grace period; events wait.
+    pub(crate) fn withdraw(&mut self, cx: &mut Cx, reason: &str) {
+        if self.bundle.is_none() {
+            return;
+        }
+        let models: Vec<ResourceName> = self.models.names().cloned().collect();
+        self.models.withdraw();
+        let grace_ms = self.grace_left_ms(cx);
+        for connector in self.connectors.values_mut() {
+            connector.on_configuration(None);
+        }
+        // A turn in progress must not use the withdrawn connections and models.
+        for connector in self.connectors.values_mut() {
+            connector.drain(cx, grace_ms, reason);
+        }
+        self.drain(cx, None, reason);
+        for name in models {
+            self.drain_model(cx, &name, reason);
+        }
+        self.bundle = None;
+        self.since = None;
+        self.is_last_known_good = false;
+    }
+}
+
+/// Its processes.
+impl Workspace {
+    pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
+        match owner {
+            ProcessOwner::Agent(at) => {
+                let entry = self.conversations.get_mut(&at.instance_key);
+                entry.map(Conversation::slot_mut)
+            }
+            ProcessOwner::Connector(_, name) => {
+                self.connectors.get_mut(name).map(Connector::slot_mut)
+            }
+            ProcessOwner::Model(_, name) => self.models.slot_mut(name),
+            ProcessOwner::Task(_, task) => self.runs.slot_mut(task),
+        }
+    }
+
+    /// Restarts every connector, those of models too, and returns how many ran.
+    pub(crate) fn restart_connectors(&mut self, cx: &mut Cx) -> usize {
+        let ran = self.connectors.values_mut().map(Connector::forgive);
+        let running = ran.filter(|ran| *ran).count() + self.models.forgive();
+        let names: Vec<ConnectionName> = self.connectors.keys().cloned().collect();
+        for name in names {
+            let grace_ms = self.grace_left_ms(cx);
+            if let Some(connector) = self.connectors.get_mut(&name) {
+                connector.drain(cx, grace_ms, "a restart was requested");
+            }
+            self.advance_connector(cx, &name);
+        }
+        let models: Vec<ResourceName> = self.models.names().cloned().collect();
+        for name in models {
+            self.drain_model(cx, &name, "a restart was requested");
+        }
+        running
+    }
+
+    /// Asks every agent and task to finish and end. Its connections take nothing new from now on;
+    /// they and the models end when no turn is left that could need them.
+    pub(super) fn drain(&mut self, cx: &mut Cx, grace: Option<u64>, reason: &str) {
+        self.advance_connectors(cx);
+        let agents_ms = grace.unwrap_or_else(|| self.grace_period_ms(cx));
+        for (key, entry) in &mut self.conversations {
+            let at = InstanceRef {
+                workspace_id: self.record.workspace_id.clone(),
+                instance_key: key.clone(),
+            };
+            entry.drain(cx, &at, agents_ms, reason);
+        }
+        self.runs
+            .drain_all(cx, &self.record.workspace_id, grace, reason);
+        self.advance_connectors(cx);
+    }
+
+    /// True if the daemon or this workspace is stopping.
+    pub(crate) fn is_ending(&self, cx: &Cx) -> bool {
+        cx.stopping().is_some() || self.closing.is_some()
+    }
+
+    /// True if no agent and no task is left whose work could need a connection or a model. One
+    /// that is being killed waits for nothing.
+    pub(super) fn is_past_work(&self) -> bool {
+        let mut agents = self.conversations.values().map(Conversation::slot);
+        let mut tasks = self.runs.iter().map(|(_, run)| run.slot());
+        let works = |slot: &Slot| slot.up().is_some() && !slot.is_dying();
+        !agents.any(works) && !tasks.any(works)
+    }
+
+    /// True if it is stopping and no agent is left to make calls. A reply that could not be
+    /// recorded may still be kept for an agent that will not start.
+    pub(super) fn is_past_calls(&self, cx: &Cx) -> bool {
+        self.is_ending(cx) && self.is_past_work()
+    }
+
+    /// After the last working process of a closing workspace has ended, stops the processes that
+    /// only served it.
+    pub(super) fn on_worker_gone(&mut self, cx: &mut Cx) {
+        if self.is_past_calls(cx) {
+            self.advance_connectors(cx);
+        }
+    }
+
+    pub(super) fn grace_period_ms(&self, cx: &Cx) -> u64 {
+        let chosen = cx.stopping().and_then(|stopping| stopping.grace_period_ms);
+        let bundle = self.bundle.as_ref();
+        chosen.unwrap_or_else(|| bundle.map_or(DEFAULT_GRACE_PERIOD_MS, |b| b.grace_period_ms))
+    }
+
+    /// Remaining grace period of a connection or a model, in milliseconds. One that ends last gets
+    /// the rest of the grace period after the turns, and at least some seconds.
+    pub(super) fn grace_left_ms(&self, cx: &Cx) -> u64 {
+        let grace_period_ms = self.grace_period_ms(cx);
+        let closing = self.closing.as_ref();
+        let stopping = cx.stopping().map(|stopping| stopping.since_ms);
+        match stopping.or(closing.map(|closing| closing.since_ms)) {
+            None => grace_period_ms,
+            Some(since_ms) => since_ms
+                .saturating_add(grace_period_ms)
+                .saturating_sub(cx.now().mono_ms)
+                .max(grace_period_ms.min(PROVIDER_GRACE_MIN_MS)),
+        }
+    }
+
+    /// True if a process for this target runs, in the configuration or removed from it.
+    pub(crate) fn runs_provider(&self, target: &CallTarget) -> bool {
+        let slot = match target {
+            CallTarget::Model { name } => self.models.get(name).map(Model::slot),
+            CallTarget::Connection { name } => self.connectors.get(name).map(Connector::slot),
+        };
+        slot.is_some_and(|slot| slot.up().is_some())
+    }
+}
+
+/// Its conversations.
+impl Workspace {
+    /// The reference to one of its conversations.
+    pub(super) fn conversation_ref(&self, key: &InstanceKey) -> InstanceRef {
+        InstanceRef {
+            workspace_id: self.record.workspace_id.clone(),
+            instance_key: key.clone(),
+        }
+    }
+
+    pub(super) fn conversation_refs(&self) -> Vec<InstanceRef> {
+        let keys = self.conversations.keys();
+        keys.map(|key| self.conversation_ref(key)).collect()
+    }
+
+    /// True if an operation holds a conversation.
+    pub(super) fn is_holding(&self) -> bool {
+        self.conversations.values().any(Conversation::is_frozen)
+    }
+
+    /// The conversations that have something to do, and whose they are.
+    pub(crate) fn agents(&self) -> Vec<(InstanceKey, AgentName)> {
+        let running = self.conversations.iter();
+        let agents = running.map(|(key, entry)| (key.clone(), entry.agent().clone()));
+        agents.collect()
+    }
+
+    /// True if the running process was started with another configuration.
+    pub(super) fn is_agent_outdated(&self, key: &InstanceKey) -> bool {
+        let entry = self.conversations.get(key);
+        entry.is_some_and(|entry| entry.is_outdated(self.bundle.as_ref()))
+    }
+
+    /// True if any agent still runs with another configuration.
+    pub(super) fn is_any_agent_outdated(&self) -> bool {
+        let bundle = self.bundle.as_ref();
+        let mut entries = self.conversations.values();
+        entries.any(|entry| entry.is_outdated(bundle))
+    }
+
+    /// True if any turn in progress began with another configuration.
+    pub(super) fn is_any_turn_of_before(&self) -> bool {
+        let digest = self.bundle.as_ref().map(|bundle| &bundle.digest);
+        let mut running = self.conversations.values();
+        running.any(|entry| {
+            let mut turns = entry.turn_contexts();
+            entry.process().is_some() && turns.any(|turn| turn.config_digest.as_ref() != digest)
+        })
+    }
+
+    /// Why no turn of a conversation will begin, if none will: to wait for one would be in vain.
+    pub(crate) fn why_nothing_begins(&self, cx: &Cx, key: &InstanceKey) -> Option<ControlError> {
+        if cx.stopping().is_some() {
+            return Some(stopping_error());
+        }
+        if self.closing.is_some() {
+            return Some(closed_error(&self.record.workspace_id));
+        }
+        let entry = self.conversations.get(key)?;
+        entry.is_deleting().then(|| deleted_error(key))
+    }
+
+    /// Removes an idle conversation without a process.
+    pub(super) fn forget_if_done(&mut self, cx: &mut Cx, key: &InstanceKey) {
+        let entry = self.conversations.get(key);
+        let is_done = entry.is_some_and(|entry| entry.is_forgettable(cx.now().mono_ms));
+        let instance = self.conversation_ref(key);
+        if is_done && !cx.jobs().any(|it| *it == instance) {
+            self.conversations.remove(key);
+            let then = LogFailure(instance.clone());
+            cx.store(Close { instance }, then);
+        }
+    }
+
+    /// Records an event of a turn and reports it to the watchers.
+    pub(crate) fn record_observation(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        event: &RuntimeEvent,
+    ) {
+        self.tell_collectors(cx, event);
+        let Ok(line) = event.to_record() else {
+            return;
+        };
+        let op = Observe {
+            instance: at.clone(),
+            line,
+        };
+        cx.store(op, LogFailure(at.clone()));
+        let tokens = self.clients_of_turn(cx, at, &event.turn_id);
+        if tokens.is_empty() {
+            return;
+        }
+        let Ok(written) = serde_json::value::to_raw_value(event) else {
+            return;
+        };
+        for token in tokens {
+            cx.emit(CoreEffect::Progress {
+                token,
+                event: written.clone(),
+            });
+        }
+    }
+
+    /// The clients that wait for a turn in progress, and the followers of its conversation.
+    pub(crate) fn clients_of_turn(
+        &self,
+        cx: &Cx,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+    ) -> Vec<RequestToken> {
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
+            return Vec::new();
+        };
+        let turn = entry.turn();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) else {
+            return Vec::new();
+        };
+        let mut clients = entry.waiters().clients_of(&turn.context.event_id);
+        clients.extend(cx.audience().followers_of(at));
+        clients
+    }
+}
+
+/// Its exports of traces.
+impl Workspace {
+    /// Queues an event of a turn for export.
+    pub(super) fn tell_collectors(&mut self, cx: &mut Cx, event: &RuntimeEvent) {
+        if !self.connectors.values().any(Connector::is_exporter) {
+            return;
+        }
+        let exported = ExportedEvent {
+            event: RuntimeEvent {
+                detail: code_of(event),
+                ..event.clone()
+            },
+            model: self.exported_model(&event.instance_key),
+        };
+        let exporters = self.connectors.values_mut();
+        for connector in exporters.filter(|connector| connector.is_exporter()) {
+            connector.export(cx, exported.clone());
+        }
+    }
+
+    /// The model of a conversation's agent, as exported.
+    fn exported_model(&self, key: &InstanceKey) -> Option<ExportedModel> {
+        let model = &self.conversations.get(key)?.definition()?.model;
+        let hosted = self.bundle.as_ref()?.models.get(&model.name);
+        let provider = match (&model.provider, hosted) {
+            (ModelProvider::Scripted { .. }, _) => "scripted",
+            (ModelProvider::Connector { .. }, Some(hosted)) => hosted.provider_name(),
+            (ModelProvider::Connector { .. }, None) => "openai",
+        };
+        let server = hosted.and_then(HostedModel::server);
+        Some(ExportedModel {
+            name: model.model.clone(),
+            provider: provider.to_owned(),
+            server_address: server.as_ref().map(|(host, _)| host.clone()),
+            server_port: server.map(|(_, port)| port),
+        })
+    }
+
+    /// Reports the events lost since the last report.
+    pub(crate) fn report_lost_exports(&mut self, cx: &mut Cx) {
+        for connector in self.connectors.values_mut() {
+            connector.report_losses(cx);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Applies a loaded configuration to the running workspace.
 
+use crate::fleet::Workspace;
 use crate::fleet::changes::AppliedConfiguration;
 use crate::fleet::workspaces::{being_stopped, problem_of};
 use crate::refusals::{no_workspace, stopping_error};
@@ -116,7 +117,7 @@ impl Core {
             LoadPurpose::Start | LoadPurpose::Watch | LoadPurpose::Reload(None) => {}
             LoadPurpose::Reload(Some(token)) => self.on_reloaded(*token, id, Ok(applied)),
             LoadPurpose::Open { token, .. } => {
-                if let Some(info) = self.fleet.workspace_info(&self.calls, id) {
+                if let Some(info) = self.fleet.view().workspace_info(&self.calls, id) {
                     self.fleet.respond(*token, &info);
                 }
             }
@@ -180,14 +181,24 @@ impl Core {
         if request.fresh {
             owners.extend(on_disk.into_iter().map(|m| (m.instance_key, m.agent_name)));
         }
-        owners.extend(self.fleet.agents_of(id));
+        owners.extend(
+            self.fleet
+                .workspaces()
+                .get(id)
+                .map(Workspace::agents)
+                .into_iter()
+                .flatten(),
+        );
         let (only_key, only_agent) = (request.instance_key.as_ref(), request.agent.as_ref());
         owners.retain(|key, agent| {
             only_key.is_none_or(|only| only == key) && only_agent.is_none_or(|only| only == agent)
         });
         let mut processes = 0;
-        if only_key.is_none() && only_agent.is_none() {
-            processes += self.fleet.restart_connectors(id);
+        if only_key.is_none()
+            && only_agent.is_none()
+            && let Some((workspace, cx)) = self.fleet.workspace_and_cx(id)
+        {
+            processes += workspace.restart_connectors(cx);
         }
         let mut chosen: Vec<(InstanceRef, AgentName)> = Vec::new();
         for (instance_key, agent) in owners {
@@ -196,7 +207,7 @@ impl Core {
                 workspace_id,
                 instance_key,
             };
-            processes += usize::from(self.fleet.has_process(&at));
+            processes += usize::from(self.fleet.process_of(&at).is_some());
             chosen.push((at, agent));
         }
         if request.fresh {

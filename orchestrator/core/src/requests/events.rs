@@ -9,6 +9,7 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, QueueOp};
 use goondan_store::writer::operation::{Inspect, Inspection};
 
+use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
 
@@ -127,7 +128,8 @@ impl Core {
                 workspace_id,
                 instance_key,
             };
-            let pending = self.fleet.pending_events(&at);
+            let entry = self.fleet.conversation(&at);
+            let pending = entry.map(Conversation::pending);
             let has_events = parked > 0 || pending.is_some();
             let pending = pending.filter(|_| !request.parked).unwrap_or_default();
             let count = parked.saturating_add(pending);
@@ -142,7 +144,8 @@ impl Core {
                 workspace_id: workspace_id.clone(),
                 instance_key,
             };
-            match self.fleet.known_parked(&instance) {
+            let workspace = self.fleet.workspaces().get(&instance.workspace_id);
+            match workspace.and_then(|it| it.parked.known(&instance.instance_key)) {
                 Some(known) if request.parked => found.extend_from_slice(known),
                 _ => unread.push(instance),
             }

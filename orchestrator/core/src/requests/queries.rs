@@ -41,7 +41,7 @@ impl Core {
         if self.fleet.cx().watch(id, token, watch.after) {
             return;
         }
-        let Some(workspace) = self.fleet.workspace_info(&self.calls, id) else {
+        let Some(workspace) = self.fleet.view().workspace_info(&self.calls, id) else {
             return;
         };
         let mut list = ListProcesses {
@@ -50,7 +50,7 @@ impl Core {
         };
         loop {
             let after = list.after.as_ref();
-            let processes = self.fleet.processes(&self.calls, Some(id), after);
+            let processes = self.fleet.view().processes(&self.calls, Some(id), after);
             let page = list.page_of(processes);
             list.after = page.next;
             let snapshot = Box::new(WorkspaceSnapshot {
@@ -78,7 +78,11 @@ impl Core {
         if let Some(id) = only {
             self.fleet.workspace(id)?;
         }
-        Ok(self.fleet.processes(&self.calls, only, None).collect())
+        Ok(self
+            .fleet
+            .view()
+            .processes(&self.calls, only, None)
+            .collect())
     }
 
     pub(super) fn read_audit(&mut self, token: RequestToken, request: ReadAudit) {
@@ -135,7 +139,7 @@ impl Core {
 
     /// Reports the core's current samples to a reader of metrics.
     pub(crate) fn tell_metrics(&mut self, reader: MetricsReader) {
-        let mut samples = self.fleet.samples(&self.calls);
+        let mut samples = self.fleet.view().samples(&self.calls);
         samples.extend(self.calls.samples(&self.fleet));
         self.fleet
             .cx()

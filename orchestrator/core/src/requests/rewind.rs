@@ -17,8 +17,9 @@ use goondan_store::instance::{Pins, RewindNote};
 use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
 use crate::exchange::joint::{FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
+use crate::fleet::Fleet;
 use crate::fleet::cancellation::BY_PERSON;
-use crate::fleet::conversation::freeze::{FreezeAction, FreezeStep, Order};
+use crate::fleet::conversation::freeze::{Freeze, FreezeAction, FreezeStep, Order};
 use crate::fleet::freeze::in_turn;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, LogEvent, RequestToken, control_error};
@@ -40,6 +41,16 @@ continuation! {
 
 continuation! {
     AbandoningRewind { hold: FreezeId, error: ControlError } after AbandonRewind => core.on_rewind_abandoned
+}
+
+/// The hold with this id, if it is still active.
+fn held_for<'f>(fleet: &'f mut Fleet, at: &InstanceRef, id: FreezeId) -> Option<&'f mut Freeze> {
+    fleet.conversation_and_cx(at)?.0.held_for(id)
+}
+
+/// The client request of a conversation's hold.
+fn token_of_hold(fleet: &mut Fleet, at: &InstanceRef, id: FreezeId) -> Option<RequestToken> {
+    held_for(fleet, at, id)?.token()
 }
 
 impl Core {
@@ -97,10 +108,8 @@ impl Core {
 
     /// Executes the next step of a conversation's operation.
     pub(crate) fn go_on_with_hold(&mut self, at: &InstanceRef) {
-        let Some(next) = self.fleet.next_of_hold(at) else {
-            return;
-        };
-        let Some(hold) = self.fleet.instance_hold(at) else {
+        let entry = self.fleet.conversation_and_cx(at);
+        let Some((hold, next)) = entry.and_then(|(entry, cx)| entry.next_of_hold(cx)) else {
             return;
         };
         let instance = at.clone();
@@ -129,7 +138,7 @@ impl Core {
         hold: FreezeId,
         event_id: Option<EventId>,
     ) -> bool {
-        let Some(held) = self.fleet.held_for(at, hold) else {
+        let Some(held) = held_for(&mut self.fleet, at, hold) else {
             return false;
         };
         let Order::Rewind { request, .. } = &mut held.order else {
@@ -166,14 +175,16 @@ impl Core {
             Err(error) => return self.refuse_hold(&at, hold, control_error(&error)),
         };
         let spent = self.calls.spent_by(&at);
-        let digest = self.fleet.config_digest(&at.workspace_id);
-        let sandbox = self.fleet.sandbox_of(&at, &pins.agent);
+        let bundle = self.fleet.bundle(&at.workspace_id);
+        let digest = bundle.map(|bundle| bundle.digest.clone());
+        let files = self.fleet.files_of(&at).ok();
+        let sandbox = files.and_then(|files| files.sandbox_of(&pins.agent));
         let mut about = JointMetadata {
             pinned: pins.with(spent, digest),
             name: None,
             now: self.fleet.now().wall,
         };
-        let Some(held) = self.fleet.held_for(&at, hold) else {
+        let Some(held) = held_for(&mut self.fleet, &at, hold) else {
             return;
         };
         let work = match held.order.clone() {
@@ -205,7 +216,7 @@ impl Core {
                         instance: at.clone(),
                         unpacked,
                     };
-                    if self.fleet.held_for(&at, hold).is_some() {
+                    if held_for(&mut self.fleet, &at, hold).is_some() {
                         let instance = at;
                         self.fleet
                             .cx()
@@ -232,7 +243,7 @@ impl Core {
             checkpoint_id: made.checkpoint_id.clone(),
         };
         self.fleet.announce(&at.workspace_id, event, None);
-        if let Some(token) = self.fleet.token_of_hold(at, hold) {
+        if let Some(token) = token_of_hold(&mut self.fleet, at, hold) {
             self.fleet.respond(token, &made);
         }
         self.end_hold(at, hold);
@@ -249,12 +260,12 @@ impl Core {
             Err(error) => return self.refuse_hold(&at, hold, error),
         };
         let now = self.fleet.now().wall;
-        let Some(held) = self.fleet.held_for(&at, hold) else {
+        let Some(held) = held_for(&mut self.fleet, &at, hold) else {
             return;
         };
         let Some(pre_rewind) = rewound.pre_rewind.clone() else {
             // A dry run, or nothing to restore.
-            if let Some(token) = self.fleet.token_of_hold(&at, hold) {
+            if let Some(token) = token_of_hold(&mut self.fleet, &at, hold) {
                 self.fleet.respond(token, &rewound);
             }
             return self.end_hold(&at, hold);
@@ -293,7 +304,7 @@ impl Core {
     }
 
     fn on_not_taken_back(&mut self, at: InstanceRef, hold: FreezeId, failed: RollbackFailure) {
-        if self.fleet.held_for(&at, hold).is_none() {
+        if held_for(&mut self.fleet, &at, hold).is_none() {
             return;
         }
         if failed.is_untouched {
@@ -345,8 +356,8 @@ impl Core {
             };
             self.fleet.announce(&at.workspace_id, event, None);
         }
-        let token = self.fleet.token_of_hold(at, hold);
-        let step = self.fleet.held_for(at, hold).map(|held| held.step.clone());
+        let token = token_of_hold(&mut self.fleet, at, hold);
+        let step = held_for(&mut self.fleet, at, hold).map(|held| held.step.clone());
         if let (Some(token), Some(FreezeStep::TakingBack(Some(rewound)))) = (token, step) {
             self.fleet.respond(token, &rewound);
         }
@@ -360,15 +371,19 @@ impl Core {
         let text = error.message.clone();
         let event = LogEvent::error("failed to finish a rewind; retrying");
         self.fleet.log(event.of(at).with("error", text.clone()));
-        self.fleet.put_off(at, &text);
+        if let Some((entry, cx)) = self.fleet.conversation_and_cx(at) {
+            entry.put_off(cx.now(), &text);
+        }
         let hint = "the rewind has started and is finished automatically once the cause is fixed; no turn starts before that";
         self.refuse_hold(at, hold, error.suggest(hint));
     }
 
     fn refuse_hold(&mut self, at: &InstanceRef, hold: FreezeId, error: ControlError) {
-        if let Some(token) = self.fleet.token_of_hold(at, hold) {
+        if let Some(token) = token_of_hold(&mut self.fleet, at, hold) {
             self.fleet.respond_error(token, error);
-        } else if self.fleet.held_for(at, hold).is_some() && error.code != ErrorCode::Cancelled {
+        } else if held_for(&mut self.fleet, at, hold).is_some()
+            && error.code != ErrorCode::Cancelled
+        {
             let event = LogEvent::warn("rewind abandoned");
             self.fleet.log(event.of(at).with("error", error.message));
         }
@@ -377,7 +392,7 @@ impl Core {
 
     /// Releases the conversation, or deletes it if a deletion was requested.
     fn end_hold(&mut self, at: &InstanceRef, hold: FreezeId) {
-        if self.fleet.held_for(at, hold).is_some() && self.fleet.release(at) {
+        if held_for(&mut self.fleet, at, hold).is_some() && self.fleet.release(at) {
             self.calls.give_up_calls_of(&mut self.fleet, at, None);
             self.remove_from_store(at);
         }

@@ -69,12 +69,13 @@ impl Core {
     /// Immediately stops the processes that use the secret, independent of the current files.
     fn on_secret_denied(&mut self, token: RequestToken, changed: SecretConsentChanged) {
         for consent in &changed.changed {
-            let Some(workspace) = self.fleet.workspace_mut(&consent.workspace_id) else {
+            let workspace = self.fleet.workspace_and_cx(&consent.workspace_id);
+            let Some((workspace, cx)) = workspace else {
                 continue;
             };
             workspace.denied.insert(consent.secret.as_str().to_owned());
             if workspace.secrets.contains(consent.secret.as_str()) {
-                self.fleet.withdraw(&consent.workspace_id, SECRET_DENIED);
+                workspace.withdraw(cx, SECRET_DENIED);
             }
         }
         self.reload_for_consent(token, changed, "workspace denied a secret");

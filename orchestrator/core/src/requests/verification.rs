@@ -14,6 +14,8 @@ use serde_json::json;
 
 use super::proposals::ProposalRequester;
 use crate::exchange::{ProposalWork, SecretWork, VerifySandboxes};
+use crate::fleet::Fleet;
+use crate::fleet::conversation::Conversation;
 use crate::jobs::{Continuation, continuation};
 use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
 
@@ -68,6 +70,11 @@ impl Continuation<VerifyRootFiles> for OwnFilesVerification {
     }
 }
 
+fn is_in_turn(fleet: &Fleet, at: &InstanceRef) -> bool {
+    let entry = fleet.conversation(at);
+    entry.is_some_and(Conversation::is_in_turn)
+}
+
 impl Core {
     /// Checks one conversation or all of a workspace.
     pub(super) fn verify(&mut self, token: RequestToken, request: VerifyInstances) {
@@ -100,7 +107,7 @@ impl Core {
             })
             .collect();
         if request.repair
-            && let Some(busy) = instances.iter().find(|at| self.fleet.is_in_turn(at))
+            && let Some(busy) = instances.iter().find(|at| is_in_turn(&self.fleet, at))
         {
             let message = format!("conversation `{}` is in a turn", busy.instance_key);
             let error = ControlError::new(ErrorCode::Overloaded, message)
@@ -134,8 +141,10 @@ impl Core {
             self.use_proposals(ProposalRequester::Verification(token), work);
         }
         for instance in instances {
-            if request.repair {
-                self.fleet.end_idle_process(&instance);
+            if request.repair
+                && let Some((entry, cx)) = self.fleet.conversation_and_cx(&instance)
+            {
+                entry.end_idle_process(cx);
             }
             let op = VerifyInstance {
                 instance: instance.clone(),

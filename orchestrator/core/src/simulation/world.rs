@@ -760,6 +760,7 @@ impl World {
         let pending: usize = self
             .core
             .fleet
+            .view()
             .every_workspace(&self.core.calls)
             .iter()
             .map(|info| info.pending_events)

@@ -154,7 +154,7 @@ impl Tasks {
                 let work = ProposalWork::ReviewByAgent(ReviewByAgent {
                     workspace_id: requester.at.workspace_id.clone(),
                     at: of,
-                    by: fleet.reviewing_agent(&requester.at)?,
+                    by: fleet.files_of(&requester.at)?.reviewing_agent()?,
                 });
                 fleet.post(Message::Proposal(requester.clone(), Box::new(work)));
                 Ok(())
@@ -169,7 +169,7 @@ impl Tasks {
                 if is_closing || fleet.is_stopping() {
                     return Err(told_refusal(being_stopped(&at.workspace_id)));
                 }
-                let by = fleet.reviewing_agent(&requester.at)?;
+                let by = fleet.files_of(&requester.at)?.reviewing_agent()?;
                 self.apply_for_agent(fleet, requester, &at, digest, by)
                     .map_err(told_refusal)
             }
@@ -328,7 +328,9 @@ impl Tasks {
                     }
                     _ => DecisionVerdict::NotNow { message },
                 };
-                fleet.answer_press(chat.process, chat.request_id, verdict);
+                fleet
+                    .cx()
+                    .answer_press(chat.process, chat.request_id, verdict);
             }
         }
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Tasks;
 use super::entry::{PendingTaskRequest, RestoreOrder, TaskEntry};
+use super::runs::end_run;
 use crate::exchange::tasks::NewCheckpointMetadata;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -204,7 +205,7 @@ impl Tasks {
         });
         if let Some(run) = running {
             if !self.end_conversing(fleet, at, run, false) {
-                fleet.end_run(at, RESTORED);
+                end_run(fleet, at, RESTORED);
             }
             return;
         }

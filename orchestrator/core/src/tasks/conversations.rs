@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{CliEvent, Format, Parser, RunResult, Setup};
 use goondan_protocol::control::ControlError;
+use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{ApprovalId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, conversation_of, event_of};
 use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
@@ -54,6 +55,11 @@ fn instance_of(id: &WorkspaceId, instance_key: InstanceKey) -> InstanceRef {
     }
 }
 
+/// An agent of `runtime.kind: llm`.
+fn llm_agent<'f>(fleet: &'f Fleet, at: &TaskRef, name: &AgentName) -> Option<&'f AgentDefinition> {
+    fleet.bundle(&at.workspace_id)?.agents.get(name)
+}
+
 /// The run as an event: of the session's conversation, or of one that it begins.
 fn run_of(at: &TaskRef, run: u64, session: Option<&str>) -> Result<ConversationRun, String> {
     let key = match session {
@@ -79,7 +85,10 @@ pub(super) fn approvals_of<'f>(
     let is_run = state.task.runtime == Runtime::Llm;
     let run = state.run.as_ref().filter(|_| is_run);
     let run = run.and_then(|run| run_of(at, run.number, run.session.as_deref()).ok());
-    let waiting = run.map(|run| fleet.approvals_waiting(&run.instance));
+    let waiting = run.and_then(|run| {
+        let workspace = fleet.workspaces().get(&run.instance.workspace_id)?;
+        Some(workspace.approvals_waiting(&run.instance.instance_key))
+    });
     waiting.into_iter().flatten()
 }
 
@@ -118,7 +127,7 @@ impl Tasks {
         };
         let agent = state.task.agent.clone();
         let of = run_of(at, run, order.session.as_deref()).and_then(|of| {
-            if fleet.llm_agent(at, &agent).is_some() {
+            if llm_agent(fleet, at, &agent).is_some() {
                 Ok(of)
             } else {
                 Err(format!(
@@ -314,7 +323,7 @@ impl Tasks {
     fn tell_begun(&mut self, fleet: &mut Fleet, of: &ConversationRun) {
         let (at, run) = (&of.at, of.run);
         let agent = self.entry(at).and_then(TaskEntry::state);
-        let agent = agent.and_then(|state| fleet.llm_agent(at, &state.task.agent));
+        let agent = agent.and_then(|state| llm_agent(fleet, at, &state.task.agent));
         let model = agent.map(|agent| agent.model.model.clone());
         let session = CliEvent::Session {
             id: of.instance.instance_key.as_str().to_owned(),
@@ -497,7 +506,9 @@ impl Tasks {
     ) {
         let mut gone: BTreeSet<InstanceRef> = known.into_iter().collect();
         // A conversation that was created but got no event yet.
-        gone.extend(fleet.forget_task(at));
+        if let Some(workspace) = fleet.workspace_mut(&at.workspace_id) {
+            gone.extend(workspace.task_conversations.forget(at));
+        }
         for conversation in gone {
             fleet.post(Message::DeleteConversation(conversation));
         }

@@ -59,7 +59,7 @@ impl Tasks {
         for at in opened {
             self.take_up(fleet, &at);
         }
-        fleet.note_decisions(id);
+        fleet.post(Message::Notice(Notice::Decisions(id.clone())));
         for (token, call) in held {
             self.on_request(fleet, token, call);
         }
@@ -75,7 +75,7 @@ impl Tasks {
             entry.reloaded(found.result, now);
             self.take_up(fleet, &at);
             self.end_logs(fleet, &at);
-            fleet.note_decisions(id);
+            fleet.post(Message::Notice(Notice::Decisions(id.clone())));
         }
     }
 
@@ -112,7 +112,7 @@ impl Tasks {
     /// Records that a task of a replicated workspace is on this node: its agent is notified if it
     /// was on another before.
     pub(super) fn enter_node(&mut self, fleet: &mut Fleet, at: &TaskRef) {
-        if let Some(node) = fleet.node().map(str::to_owned) {
+        if let Some(node) = fleet.facts().node.clone() {
             self.input(fleet, at, TaskInput::OnNode(node), None);
         }
     }

@@ -29,8 +29,8 @@ use crate::exchange::{
     ApplyByAgent, DeliverBranch, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent,
     TakeComments, TaskRef,
 };
-use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
+use crate::fleet::{Fleet, Workspace};
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 
 /// The sandbox of a task: that of its agent in the run with the task's id.
@@ -117,7 +117,7 @@ impl Tasks {
         let entry = self.entry(at)?;
         let state = entry.state().or_else(|| entry.durable())?;
         let of = sandbox_of(state)?;
-        let sandboxes = fleet.sandboxes(&at.workspace_id);
+        let sandboxes = fleet.facts().layout.sandboxes(&at.workspace_id);
         Some(sandbox_dir(&sandboxes, &of.run_id, &of.agent_id))
     }
 
@@ -147,7 +147,11 @@ impl Tasks {
             at: of,
             files: Vec::new(),
             allow: Vec::new(),
-            exclude: fleet.secret_patterns_of_project(&workspace_id),
+            exclude: fleet
+                .workspaces()
+                .get(&workspace_id)
+                .map(Workspace::secret_patterns)
+                .unwrap_or_default(),
             may_create: Vec::new(),
         };
         let work = ProposalWork::PrepareForTask(PrepareForTask {

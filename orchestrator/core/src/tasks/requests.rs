@@ -20,6 +20,7 @@ use super::proposals::remove_sandbox;
 use super::workers::{fallbacks_for, worker_for};
 use super::{Tasks, WorkspaceTasks, not_found, refused, views};
 use crate::RequestToken;
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::{Clear, LoadedTask, LogPosition, RemovalCaller, TaskCreationFailure};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
@@ -212,7 +213,9 @@ impl Tasks {
                 (input, "send a message".to_owned())
             }
             Call::SetTaskBudget(set) => {
-                fleet.set_task_budget(at, set.budget);
+                if let Some(workspace) = fleet.workspace_mut(&at.workspace_id) {
+                    workspace.task_conversations.set_budget(at, set.budget);
+                }
                 (TaskInput::SetBudget(set.budget), "budget".to_owned())
             }
             _ => return,
@@ -550,7 +553,7 @@ impl Tasks {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
-            fleet.note_decisions(&at.workspace_id);
+            fleet.post(Message::Notice(Notice::Decisions(at.workspace_id.clone())));
             self.forget_notifications(|other| other == at);
             self.forget_conversations(fleet, at, conversations);
             let what = match reply {

@@ -77,9 +77,9 @@ impl Tasks {
         if fleet.is_stopping() || fleet.now().mono_ms < self.start_at_ms {
             return;
         }
-        while fleet.runs_under_way() + self.conversing() + self.reading.len() + self.preparing.len()
+        while under_way(fleet) + self.conversing() + self.reading.len() + self.preparing.len()
             < TASK_RUNS_AT_ONCE_MAX
-            && fleet.has_place_for_run()
+            && fleet.has_place_for_process()
         {
             let may_start = |at: &TaskRef| {
                 let pending = self.entry(at).and_then(|entry| entry.pending.as_ref());
@@ -194,7 +194,9 @@ impl Tasks {
         match agent.and_then(|agent| assignment(fleet, at, agent, order, secrets)) {
             Ok(mut assignment) => {
                 assignment.sandbox = self.sandbox_directory(fleet, at);
-                fleet.begin_run(at, assignment, is_held);
+                if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
+                    runs.begin(cx, at, assignment, is_held);
+                }
                 let next = Self::next_checkpoint(fleet, &at.workspace_id);
                 if let Some(entry) = self.entry_mut(at) {
                     entry.printed.clear();
@@ -213,7 +215,7 @@ impl Tasks {
             return;
         }
         if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
-            return fleet.end_run(at, ENDED);
+            return end_run(fleet, at, ENDED);
         }
         // It has no process, or its process is gone.
         self.forget_start(at);
@@ -230,8 +232,10 @@ impl Tasks {
             self.start_waiting(fleet);
         } else if is_held && self.end_conversing(fleet, at, run, true) {
             // The task resumes with another turn.
-        } else if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run) {
-            fleet.hold_run(at, is_held);
+        } else if fleet.run_of(&at.workspace_id, &at.task_id) == Some(run)
+            && let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id)
+        {
+            runs.hold(cx, at, is_held);
         }
     }
 
@@ -255,7 +259,9 @@ impl Tasks {
                 Permission::Answers(answers) => answer.answers = answers,
                 Permission::Refuse(why) => answer.refusal = Some(why),
             }
-            fleet.tell_run(&at.workspace_id, &at.task_id, ToTask::Permission(answer));
+            if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
+                runs.tell(cx, at, ToTask::Permission(answer));
+            }
         }
     }
 
@@ -280,7 +286,7 @@ impl Tasks {
                 self.input(fleet, at, input, None);
             }
             ToOrchestrator::TaskNotStarted(not) => {
-                fleet.note_run_end(id, task, RunEnd::NotStarted(not.error));
+                note_end(fleet, at, RunEnd::NotStarted(not.error));
             }
             ToOrchestrator::TaskTold(told) => self.on_told(fleet, at, run, &told)?,
             ToOrchestrator::TaskOutput(output) => self.on_output(fleet, at, output)?,
@@ -288,7 +294,7 @@ impl Tasks {
                 self.input(fleet, at, TaskInput::Alive { run }, None);
             }
             ToOrchestrator::TaskExited(exited) => {
-                fleet.note_run_end(id, task, RunEnd::Exited(exited.code));
+                note_end(fleet, at, RunEnd::Exited(exited.code));
             }
             _ => {}
         }
@@ -429,8 +435,8 @@ impl Tasks {
     pub(crate) fn on_no_room(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         self.start_at_ms = fleet.now().mono_ms.saturating_add(ROOM_RETRY_MS);
         let why = "no resources for its process";
-        let gone = fleet.take_run(&at.workspace_id, &at.task_id, why);
-        if let Some((run, end)) = gone {
+        let runs = fleet.runs_and_cx(&at.workspace_id);
+        if let Some((run, end)) = runs.and_then(|(runs, _)| runs.take(&at.task_id, why)) {
             self.on_run_gone(fleet, at, run, end);
         }
     }
@@ -461,7 +467,9 @@ impl Tasks {
         {
             return;
         }
-        fleet.kill_run(at);
+        if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
+            runs.kill(cx, &at.task_id);
+        }
     }
 }
 
@@ -506,11 +514,11 @@ fn assignment(
         task_id: at.task_id.clone(),
         run: order.run,
         kind: order.kind,
-        work_area: fleet.work_area(at),
+        work_area: fleet.facts().work_area(at),
         // The caller sets it.
         sandbox: None,
         project_root: workspace.record.project_root.clone(),
-        egress_socket: fleet.egress_socket_of(at, &agent),
+        egress_socket: fleet.facts().egress_socket_of(at, &agent),
         agent,
         // It is determined when the process is started.
         group: None,
@@ -518,4 +526,23 @@ fn assignment(
         prompt: order.prompt,
         secrets: variables,
     })
+}
+
+/// Number of runs with a process.
+fn under_way(fleet: &Fleet) -> usize {
+    let workspaces = fleet.workspaces().values();
+    workspaces.map(|workspace| workspace.runs.count()).sum()
+}
+
+/// Asks a run's program to end.
+pub(super) fn end_run(fleet: &mut Fleet, at: &TaskRef, reason: &str) {
+    if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
+        runs.end(cx, at, reason);
+    }
+}
+
+fn note_end(fleet: &mut Fleet, at: &TaskRef, end: RunEnd) {
+    if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
+        runs.note_end(cx, &at.task_id, end);
+    }
 }

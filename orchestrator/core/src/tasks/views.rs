@@ -25,7 +25,9 @@ impl Tasks {
             TaskRequester::Chat(chat) => {
                 let how = chat.decision.how.clone();
                 let verdict = DecisionVerdict::Decided { how };
-                return fleet.answer_press(chat.process, chat.request_id, verdict);
+                return fleet
+                    .cx()
+                    .answer_press(chat.process, chat.request_id, verdict);
             }
         };
         match self.entry(at).and_then(|entry| info_of(fleet, at, entry)) {
@@ -101,7 +103,7 @@ impl Tasks {
             let why = entry.damage().unwrap_or("it is being created");
             return Err(super::damaged(at, why));
         };
-        let work_area = fleet.work_area(at);
+        let work_area = fleet.facts().work_area(at);
         let mut detail = state.detail(&at.workspace_id, &work_area, entry.recent());
         detail.sandbox = self.sandbox_told(fleet, at, state);
         detail.disk = self.disk_of(fleet, at);

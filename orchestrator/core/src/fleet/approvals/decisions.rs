@@ -12,7 +12,10 @@ use goondan_store::instance::{ApprovalMark, CallDecision};
 use goondan_store::writer::operation::NoteApproval;
 use serde_json::json;
 
-use crate::fleet::Fleet;
+use super::pending::Approvals;
+use crate::bus::context::Cx;
+use crate::fleet::Workspace;
+use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::limits::DENY_AGAIN_MS;
 use crate::refusals::control_error;
@@ -46,7 +49,7 @@ pub(in crate::fleet) struct AuthorizedDecision {
 
 continuation! {
     DecidingCall { decider: DecisionRequester, decided: CallDecision }
-        after NoteApproval => core.fleet.on_approval_decided
+        after NoteApproval => workspace.on_approval_decided
 }
 
 pub(super) fn no_approval(id: &ApprovalId) -> ControlError {
@@ -82,32 +85,22 @@ fn in_words(decided: &CallDecision) -> String {
     }
 }
 
-impl Fleet {
+/// Decisions on the calls of its conversations.
+impl Workspace {
     /// Handles a client's decision.
     pub(crate) fn decide_approval(
         &mut self,
-        token: RequestToken,
-        peer: Peer,
-        decide: DecideApproval,
-    ) {
-        if let Err(error) = self.begin_decision(token, peer, decide) {
-            self.cx.respond_error(token, error);
-        }
-    }
-
-    fn begin_decision(
-        &mut self,
+        cx: &mut Cx,
         token: RequestToken,
         peer: Peer,
         decide: DecideApproval,
     ) -> Result<(), ControlError> {
         let DecideApproval {
-            workspace_id,
+            workspace_id: _,
             approval_id: id,
             decision,
             reason,
         } = decide;
-        self.workspace(&workspace_id)?;
         if reason
             .as_ref()
             .is_some_and(|it| it.len() > MAX_APPROVAL_REASON_BYTES)
@@ -115,9 +108,13 @@ impl Fleet {
             let text = format!("a reason can have at most {MAX_APPROVAL_REASON_BYTES} bytes");
             return Err(ControlError::new(ErrorCode::InvalidRequest, text));
         }
-        let at = self.find_approval(&workspace_id, &id);
+        let found = self.find_approval(&id);
+        let at = found.map(|(key, _)| self.conversation_ref(key));
         let at = at.ok_or_else(|| no_approval(&id))?;
-        let open = self.approval(&at, &id).ok_or_else(|| no_approval(&id))?;
+        let entry = self.conversations.get_mut(&at.instance_key);
+        let entry = entry.ok_or_else(|| no_approval(&id))?;
+        let open = entry.approvals().get(&id);
+        let open = open.ok_or_else(|| no_approval(&id))?;
         if open.is_deciding || !open.waits() {
             let decided = open.known.decided.as_ref();
             return Err(decided_before(&id, decided.map(|decided| decided.decision)));
@@ -128,57 +125,118 @@ impl Fleet {
             reason,
             by: None,
         };
-        self.note_decision(&at, chosen, DecisionRequester::Client(token), peer.pid);
+        let decider = DecisionRequester::Client(token);
+        entry.note_decision(cx, &at, chosen, decider, peer.pid);
         Ok(())
     }
 
     /// Denies the calls whose time limit (`Swarm.spec.policy.approvals`) is over. A person's
     /// decision that is being recorded comes first.
-    pub(crate) fn deny_late_approvals(&mut self) {
-        let now = self.cx.now();
-        let mut late = Vec::new();
-        for (id, workspace) in &self.workspaces {
-            let policy = workspace.approval_policy();
-            if policy.timeout_ms.is_none() {
-                continue;
-            }
-            for (key, entry) in &workspace.conversations {
-                let at = || InstanceRef {
-                    workspace_id: id.clone(),
+    pub(crate) fn deny_late_approvals(&mut self, cx: &mut Cx) {
+        let policy = self.approval_policy();
+        if policy.timeout_ms.is_none() {
+            return;
+        }
+        for (key, entry) in &mut self.conversations {
+            for approval_id in entry.approvals().late(policy, cx.now()) {
+                let at = InstanceRef {
+                    workspace_id: self.record.workspace_id.clone(),
                     instance_key: key.clone(),
                 };
-                let of_it = entry.approvals().late(policy, now).into_iter();
-                late.extend(of_it.map(|approval_id| (at(), approval_id)));
+                let chosen = AuthorizedDecision {
+                    approval_id,
+                    decision: ApprovalDecision::Denied,
+                    reason: None,
+                    by: Some(TIMEOUT.to_owned()),
+                };
+                entry.note_decision(cx, &at, chosen, DecisionRequester::Timeout, None);
             }
-        }
-        for (at, approval_id) in late {
-            let chosen = AuthorizedDecision {
-                approval_id,
-                decision: ApprovalDecision::Denied,
-                reason: None,
-                by: Some(TIMEOUT.to_owned()),
-            };
-            self.note_decision(&at, chosen, DecisionRequester::Timeout, None);
         }
     }
 
+    /// Handles the result of recording a decision.
+    pub(in crate::fleet) fn on_approval_decided(
+        &mut self,
+        cx: &mut Cx,
+        deciding: DecidingCall,
+        result: Result<(), StoreError>,
+    ) {
+        let DecidingCall {
+            instance: at,
+            decider,
+            decided,
+        } = deciding;
+        let id = decided.approval_id.clone();
+        let mono_ms = cx.now().mono_ms;
+        let mut entry = self.conversations.get_mut(&at.instance_key);
+        let open = entry.as_deref_mut();
+        let open = open.and_then(|entry| entry.approvals_mut().get_mut(&id));
+        if let Some(open) = open {
+            open.is_deciding = false;
+            open.known.decided = result.is_ok().then(|| decided.clone());
+            open.deny_from_ms = mono_ms.saturating_add(DENY_AGAIN_MS);
+        }
+        match result {
+            Ok(()) => {}
+            Err(StoreError::WrongTurn { .. }) => {
+                return tell_undecided(cx, decider, no_approval(&id), true);
+            }
+            Err(error) => {
+                tell_undecided(cx, decider, control_error(&error), false);
+                if let Some(entry) = entry {
+                    entry.on_store_failure(cx, &at, None, &error);
+                }
+                return;
+            }
+        }
+        let open = entry.and_then(|entry| entry.approvals().get(&id));
+        let tool_name = open.map(|open| open.known.call.tool_name.clone());
+        let told = in_words(&decided);
+        self.tell_closed(cx, &at, &id, &told);
+        self.observe_approval(cx, &at, &id, Kind::ApprovalClosed, Some(&told));
+        let decision = decided.decision;
+        match decider {
+            DecisionRequester::Client(token) => {
+                let answer = ApprovalDecided {
+                    approval_id: id.clone(),
+                    decision,
+                    instance_key: at.instance_key.clone(),
+                    tool_name: tool_name.unwrap_or_default(),
+                };
+                cx.respond(token, &answer);
+            }
+            DecisionRequester::Button {
+                process,
+                request_id,
+            } => {
+                let how = decision.as_str().to_owned();
+                let verdict = DecisionVerdict::Decided { how };
+                cx.answer_press(process, request_id, verdict);
+            }
+            DecisionRequester::Timeout => {}
+        }
+        self.go_on_with_approval(cx, &at, &id);
+    }
+}
+
+impl Conversation {
     /// Records a decision, unless the call was decided or a decision is being recorded.
     pub(in crate::fleet) fn note_decision(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         chosen: AuthorizedDecision,
         decider: DecisionRequester,
         client_pid: Option<u32>,
     ) {
-        let wall = self.cx.now().wall;
+        let wall = cx.now().wall;
         let AuthorizedDecision {
             approval_id: id,
             decision,
             reason,
             by,
         } = chosen;
-        let entry = self.conversation_mut(at);
-        let Some(open) = entry.and_then(|entry| entry.approvals_mut().get_mut(&id)) else {
+        let Some(open) = self.approvals_mut().get_mut(&id) else {
             return;
         };
         open.is_deciding = true;
@@ -211,109 +269,27 @@ impl Fleet {
             decider,
             decided,
         };
-        self.cx.store(note, then);
+        cx.store(note, then);
         let what = match decision {
             ApprovalDecision::Approved => "callApproved",
             ApprovalDecision::Denied => "callDenied",
         };
-        self.audit(at, what, record);
+        cx.audit(at, Some(self.agent()), what, record);
     }
+}
 
-    /// Handles the result of recording a decision.
-    fn on_approval_decided(&mut self, deciding: DecidingCall, result: Result<(), StoreError>) {
-        let DecidingCall {
-            instance: at,
-            decider,
-            decided,
-        } = deciding;
-        let id = decided.approval_id.clone();
-        let mono_ms = self.cx.now().mono_ms;
-        let entry = self.conversation_mut(&at);
-        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
-        if let Some(open) = open {
-            open.is_deciding = false;
-            open.known.decided = result.is_ok().then(|| decided.clone());
-            open.deny_from_ms = mono_ms.saturating_add(DENY_AGAIN_MS);
-        }
-        match result {
-            Ok(()) => {}
-            Err(StoreError::WrongTurn { .. }) => {
-                return self.tell_undecided(decider, no_approval(&id), true);
-            }
-            Err(error) => {
-                self.tell_undecided(decider, control_error(&error), false);
-                return self.on_store_failure(&at, None, &error);
-            }
-        }
-        let tool_name = self
-            .approval(&at, &id)
-            .map(|open| open.known.call.tool_name.clone());
-        let told = in_words(&decided);
-        self.tell_closed(&at, &id, &told);
-        self.observe_approval(&at, &id, Kind::ApprovalClosed, Some(&told));
-        let decision = decided.decision;
-        match decider {
-            DecisionRequester::Client(token) => {
-                let answer = ApprovalDecided {
-                    approval_id: id.clone(),
-                    decision,
-                    instance_key: at.instance_key.clone(),
-                    tool_name: tool_name.unwrap_or_default(),
-                };
-                self.cx.respond(token, &answer);
-            }
-            DecisionRequester::Button {
-                process,
-                request_id,
-            } => {
-                let how = decision.as_str().to_owned();
-                let verdict = DecisionVerdict::Decided { how };
-                self.answer_press(process, request_id, verdict);
-            }
-            DecisionRequester::Timeout => {}
-        }
-        self.go_on_with_approval(&at, &id);
-    }
-
-    /// Reports that a decision had no effect.
-    fn tell_undecided(&mut self, decider: DecisionRequester, error: ControlError, is_over: bool) {
-        let message = error.message.clone();
-        match decider {
-            DecisionRequester::Client(token) => self.cx.respond_error(token, error),
-            DecisionRequester::Button {
-                process,
-                request_id,
-            } => {
-                let verdict = match is_over {
-                    true => DecisionVerdict::Over {},
-                    false => DecisionVerdict::NotNow { message },
-                };
-                self.answer_press(process, request_id, verdict);
-            }
-            // It is tried again after [`DENY_AGAIN_MS`] while the call waits.
-            DecisionRequester::Timeout => {}
-        }
-    }
-
+impl Approvals {
     /// Description of the decision on a call, empty while it is pending; `None` if the call does
     /// not exist.
-    pub(in crate::fleet) fn decision_about(
-        &self,
-        at: &InstanceRef,
-        id: &ApprovalId,
-    ) -> Option<Option<String>> {
-        let open = self.approval(at, id)?;
+    pub(in crate::fleet) fn decision_about(&self, id: &ApprovalId) -> Option<Option<String>> {
+        let open = self.get(id)?;
         Some(open.known.decided.as_ref().map(in_words))
     }
 
     /// Description of the decision, including one that is being recorded; `None` while the call is
     /// pending.
-    pub(in crate::fleet) fn decided_or_deciding(
-        &self,
-        at: &InstanceRef,
-        id: &ApprovalId,
-    ) -> Option<String> {
-        let open = self.approval(at, id)?;
+    pub(in crate::fleet) fn decided_or_deciding(&self, id: &ApprovalId) -> Option<String> {
+        let open = self.get(id)?;
         let is_deciding = || open.is_deciding.then(|| "being decided".to_owned());
         open.known
             .decided
@@ -323,12 +299,27 @@ impl Fleet {
     }
 
     /// True if a call does not fit into a message, so that a button must not approve it.
-    pub(in crate::fleet) fn is_too_long_for_button(
-        &self,
-        at: &InstanceRef,
-        id: &ApprovalId,
-    ) -> bool {
-        let open = self.approval(at, id);
-        open.is_some_and(|it| !it.fits_message())
+    pub(in crate::fleet) fn is_too_long_for_button(&self, id: &ApprovalId) -> bool {
+        self.get(id).is_some_and(|it| !it.fits_message())
+    }
+}
+
+/// Reports that a decision had no effect.
+fn tell_undecided(cx: &mut Cx, decider: DecisionRequester, error: ControlError, is_over: bool) {
+    let message = error.message.clone();
+    match decider {
+        DecisionRequester::Client(token) => cx.respond_error(token, error),
+        DecisionRequester::Button {
+            process,
+            request_id,
+        } => {
+            let verdict = match is_over {
+                true => DecisionVerdict::Over {},
+                false => DecisionVerdict::NotNow { message },
+            };
+            cx.answer_press(process, request_id, verdict);
+        }
+        // It is tried again after [`DENY_AGAIN_MS`] while the call waits.
+        DecisionRequester::Timeout => {}
     }
 }

@@ -1,23 +1,25 @@
 //! Approvals as clients see them.
 
-use goondan_protocol::control::{ApprovalDetail, ListApprovals, ShowApproval};
+use goondan_protocol::control::{
+    ApprovalDetail, ApprovalsPage, ControlError, ListApprovals, ShowApproval,
+};
 use goondan_protocol::ids::InstanceRef;
 
 use super::decisions::no_approval;
-use crate::RequestToken;
-use crate::fleet::Fleet;
+use crate::fleet::views::View;
 
-impl Fleet {
+impl View<'_> {
     /// Lists the pending approvals for a client.
-    pub(crate) fn list_approvals(&mut self, token: RequestToken, list: &ListApprovals) {
+    pub(crate) fn list_approvals(
+        self,
+        list: &ListApprovals,
+    ) -> Result<ApprovalsPage, ControlError> {
         let only = list.workspace_id.as_ref();
-        if let Some(id) = only
-            && let Err(error) = self.workspace(id)
-        {
-            return self.cx.respond_error(token, error);
+        if let Some(id) = only {
+            self.workspace(id)?;
         }
         let mut places = Vec::new();
-        for (id, workspace) in &self.workspaces {
+        for (id, workspace) in self.workspaces {
             if only.is_some_and(|only| only != id) {
                 continue;
             }
@@ -41,30 +43,22 @@ impl Fleet {
             };
             open.info(&at, entry.agent(), policy)
         });
-        let page = list.page_of(infos);
-        self.cx.respond(token, &page);
+        Ok(list.page_of(infos))
     }
 
     /// Shows one approval to a client.
-    pub(crate) fn show_approval(&mut self, token: RequestToken, show: &ShowApproval) {
+    pub(crate) fn show_approval(self, show: &ShowApproval) -> Result<ApprovalDetail, ControlError> {
         let id = &show.approval_id;
-        let shown = self.workspace(&show.workspace_id).and_then(|workspace| {
-            let waiting = workspace.conversations.iter().find_map(|(key, entry)| {
-                let open = entry.approvals().get(id).filter(|open| open.waits())?;
-                let at = InstanceRef {
-                    workspace_id: show.workspace_id.clone(),
-                    instance_key: key.clone(),
-                };
-                Some(ApprovalDetail {
-                    approval: open.info(&at, entry.agent(), workspace.approval_policy()),
-                    input: open.known.call.input.clone(),
-                })
-            });
-            waiting.ok_or_else(|| no_approval(id))
+        let workspace = self.workspace(&show.workspace_id)?;
+        let found = workspace.find_approval(id);
+        let waiting = found.and_then(|(key, entry)| {
+            let open = entry.approvals().get(id).filter(|open| open.waits())?;
+            let at = workspace.conversation_ref(key);
+            Some(ApprovalDetail {
+                approval: open.info(&at, entry.agent(), workspace.approval_policy()),
+                input: open.known.call.input.clone(),
+            })
         });
-        match shown {
-            Ok(detail) => self.cx.respond(token, &detail),
-            Err(error) => self.cx.respond_error(token, error),
-        }
+        waiting.ok_or_else(|| no_approval(id))
     }
 }

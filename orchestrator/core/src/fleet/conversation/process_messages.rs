@@ -1,8 +1,11 @@
 //! Messages between a conversation and its process.
 
+use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{InstanceRef, StepId, TurnId};
 use goondan_protocol::ipc::{ConversationPage, EnvelopeHeader, ToAgent, TurnAppend, TurnAppended};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{ConversationSlice, LlmMessage};
@@ -10,7 +13,9 @@ use goondan_store::writer::operation::{AppendEvent, AppendResult, LogLlm, ReadPa
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Conversation;
+use super::super::ProcessOwner;
+use super::super::agent_replies::pending_replies::Requester;
+use super::{Conversation, WrongStage};
 use crate::bus::context::Cx;
 use crate::jobs::{LogFailure, continuation};
 use crate::limits::TURN_BYTES_MAX;
@@ -92,12 +97,100 @@ impl Conversation {
         });
     }
 
-    fn log(&self, cx: &mut Cx, at: &InstanceRef, event: LogEvent) {
-        cx.log(event.of(at).with("agentName", self.agent.as_str()));
+    /// Writes a line about it to the log.
+    pub(in crate::fleet) fn log(&self, cx: &mut Cx, at: &InstanceRef, event: LogEvent) {
+        cx.log(event.about(at, Some(&self.agent)));
+    }
+
+    /// Sends an event about it to the log, the audit log and the watchers.
+    pub(in crate::fleet) fn announce(
+        &self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        event: LifecycleEvent,
+        trace: Option<TraceContext>,
+    ) {
+        cx.announce(&at.workspace_id, event, Some(&self.agent), trace);
+    }
+
+    /// Answers a request of its agent, unless the process that asked has exited.
+    pub(in crate::fleet) fn answer(&self, cx: &mut Cx, requester: &Requester, answer: AgentAnswer) {
+        let to = (requester.process, requester.request_id);
+        let answer = ToAgent::AgentAnswer(Box::new(answer));
+        self.send(cx, &requester.at, to, None, answer);
+    }
+
+    /// Starts its process.
+    pub(in crate::fleet) fn spawn(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        limits: ProcessLimits,
+    ) -> ProcessId {
+        let owner = ProcessOwner::Agent(at.clone());
+        cx.spawn(&mut self.slot, &owner, Some(&self.agent), limits)
+    }
+
+    /// Asks its process to finish and end.
+    pub(in crate::fleet) fn drain(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        grace_period_ms: u64,
+        reason: &str,
+    ) {
+        let owner = ProcessOwner::Agent(at.clone());
+        let agent = Some(&self.agent);
+        cx.drain(&mut self.slot, &owner, agent, grace_period_ms, reason);
+    }
+
+    /// Ends its process, which is not in a turn: it holds the conversation as it was.
+    pub(crate) fn end_idle_process(&mut self, cx: &mut Cx) {
+        cx.kill(&mut self.slot, true);
+    }
+
+    /// Kills a process, if it is the conversation's. With `is_wanted`, its exit is not a crash.
+    pub(in crate::fleet) fn kill(&mut self, cx: &mut Cx, process: ProcessId, is_wanted: bool) {
+        if self.process() == Some(process) {
+            cx.kill(&mut self.slot, is_wanted);
+        }
+    }
+
+    /// Handles a failure of the store. The process ends; the next one continues from durable data,
+    /// with a back-off between attempts. The failure counts against no event.
+    pub(in crate::fleet) fn on_store_failure(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        process: Option<ProcessId>,
+        error: &StoreError,
+    ) {
+        let event = LogEvent::error("store failed to serve agent; ending its process");
+        let event = event.with("error", goondan_log::error_chain(error));
+        self.log(cx, at, event);
+        let process = process.or(self.process());
+        self.on_store_failed(process);
+        if let Some(process) = process {
+            self.kill(cx, process, false);
+        }
+    }
+
+    /// Logs an event in the wrong stage, once for each kind.
+    pub(in crate::fleet) fn log_mistake(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        wrong: WrongStage,
+    ) {
+        if self.is_new_mistake(wrong) {
+            let event = LogEvent::error("event in the wrong stage of a conversation");
+            let event = event.with("event", wrong.event).with("stage", wrong.stage);
+            self.log(cx, at, event);
+        }
     }
 
     /// Its process requests a page of the conversation.
-    pub(in crate::fleet) fn load_page(
+    pub(crate) fn load_page(
         &self,
         cx: &mut Cx,
         at: &InstanceRef,

@@ -36,7 +36,11 @@ impl World {
         if self.watcher.token().is_none() || !self.steps.is_multiple_of(STEPS_OF_LOOK) {
             return;
         }
-        let processes = self.core.fleet.processes(&self.core.calls, None, None);
+        let processes = self
+            .core
+            .fleet
+            .view()
+            .processes(&self.core.calls, None, None);
         let processes: Vec<_> = processes.collect();
         self.watcher.sees(&processes);
     }
