@@ -66,6 +66,8 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
         ),
     );
     let _daemon = Daemon::serving(&home);
+    // The work directory, which results name, exists from the first call on.
+    let found = results(&home, 7);
     let expected = [
         json!({"ok": true, "chatId": "5", "messageId": 7, "edited": true}),
         json!({"ok": true, "chatId": "5", "messageId": 7, "deleted": true}),
@@ -81,7 +83,7 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
         json!({"ok": true, "sizeBytes": 7, "savedPath": null, "base64": null, "dataUrl": null}),
         json!({"ok": true, "sizeBytes": 7, "savedPath": null}),
     ];
-    let found = results(&home, expected.len());
+    assert_eq!(found.len(), expected.len());
     for number in expected.len()..calls.len() {
         let refused = home.ask("main", &format!("call {number}"));
         assert!(

@@ -23,7 +23,6 @@ use goondan_protocol::time::Timestamp;
 
 use super::Workspace;
 use super::approvals::{AuthorizedDecision, DecisionRequester};
-use super::connectors::Connector;
 use super::conversation::Conversation;
 use crate::bus::context::Cx;
 use crate::bus::queue::{Message, Notice};
@@ -246,9 +245,11 @@ impl Workspace {
 
     /// Decisions of other kinds that a connection shows or may show.
     pub(crate) fn other_decisions_shown(&self, name: &ConnectionName) -> Vec<DecisionId> {
-        let showing = self.connectors.get(name).map(Connector::showing);
-        let all = showing.into_iter();
-        let all = all.flat_map(|showing| showing.others.iter().chain(&showing.sought));
+        let Some(connector) = self.connectors.get(name) else {
+            return Vec::new();
+        };
+        let showing = connector.showing();
+        let all = showing.others.iter().chain(&showing.sought);
         all.cloned().collect()
     }
 
