@@ -208,7 +208,7 @@ pages! {
     logs_and_traces_are_followed: "docs/how-to/follow-logs-and-traces.md", 3, nothing;
     a_package_is_installed: "docs/how-to/install-a-package.md", 3, nothing;
     a_slack_bot_is_made: "docs/how-to/make-a-slack-bot.md", 0, || needs::program("curl") && needs::program("openssl") && needs::program("python3");
-    a_telegram_bot_is_made: "docs/how-to/make-a-telegram-bot.md", 0, || needs::program("python3");
+    a_telegram_bot_is_made: "docs/how-to/make-a-telegram-bot.md", 0, || needs::program("curl") && needs::program("python3");
     a_coding_agent_is_put_on_a_repository: "docs/how-to/put-a-coding-agent-on-a-repository.md", 1, || needs::program("git");
     costs_are_read: "docs/how-to/read-my-costs.md", 0, || needs::program("python3");
     webhooks_are_received: "docs/how-to/receive-webhooks.md", 0, || needs::program("curl") && needs::program("openssl");
