@@ -150,6 +150,8 @@ fn rep_1_drain_and_move_choose_no_node_that_is_far_behind() {
 
     // A near node is chosen instead.
     let c = a.beside(&server, "c");
+    // A snapshot of this one would replace the records that `b` sees, and `b` would miss them.
+    c.is_configured(&json!({ "node": "c", "postgres": server.url() }));
     let daemon_c = Daemon::start(&c.home);
     a.waits_until_followed_by("c");
     a.gdn_node(&["drain"]).exits(0).prints(&["runs on c"]);
