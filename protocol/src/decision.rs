@@ -111,7 +111,7 @@ pub enum DecisionButton {
 }
 
 impl DecisionButton {
-    /// Parses [`Self::to_string`].
+    /// The answer with this name: `approve`, `deny`, or the number of an option.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
