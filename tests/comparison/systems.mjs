@@ -61,6 +61,8 @@ spec: {entryAgent: Agent/worker}${connection("sync", sync, ", reply: {wait: {}}"
       env: { ...env, PATH: process.env.PATH },
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
+      // A minute of inputs is more than the default.
+      maxBuffer: 1024 ** 3,
     });
   const request = (port) => (key, id, text) => ({
     url: `http://127.0.0.1:${port}/turn`,
