@@ -4,7 +4,6 @@ use goondan_protocol::control::{TaskAsk, TaskAskKind};
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{HistoryEntry, InputOutcome, Provision, TaskEvent};
-use crate::machine::proposed;
 use crate::state::{PersonInputKind, State};
 use crate::told::told;
 
@@ -88,7 +87,7 @@ impl State {
         let review = self.review().and_then(|phase| {
             let of = self.task.total_phases;
             let mut summary = format!("Phase {phase} of {of} is complete and waits for a review.");
-            summary.push_str(&proposed(self));
+            summary.push_str(&self.proposal_in_words());
             Some(OpenPoint {
                 key: self.review_key()?,
                 what: OpenPointKind::Review { phase, summary },

@@ -13,6 +13,9 @@ use crate::fact::{Origin, PauseReason, RunOutcome};
 use crate::state::{PersonInput, PersonInputKind, State};
 use crate::words::outcome_words;
 
+/// Maximum files of a proposal listed for a reviewer.
+const FILES_LISTED: usize = 10;
+
 impl State {
     /// Phase under review.
     #[must_use]
@@ -50,6 +53,33 @@ impl State {
             && !self.has_message();
         let proposal = self.proposing.proposal().filter(|_| is_last);
         proposal.filter(|proposal| !proposal.is_delivered)
+    }
+
+    /// Describes the proposal for the reviewer; empty for a task without a source.
+    pub(crate) fn proposal_in_words(&self) -> String {
+        let proposing = &self.proposing;
+        let mut text = String::new();
+        if let Some(problem) = proposing.problem() {
+            text.push_str(&format!("\nIt proposes nothing: {problem}"));
+        } else if let Some(proposal) = proposing.proposal() {
+            text.push_str("\nIt changes these files of the project:");
+            for file in proposal.files.iter().take(FILES_LISTED) {
+                text.push_str(&format!("\n- {} ({})", file.path, file.status.as_str()));
+            }
+            let known = proposal.files.len().saturating_sub(FILES_LISTED);
+            let more = known.saturating_add(proposal.more_files);
+            if more > 0 {
+                text.push_str(&format!("\n- and {more} more"));
+            }
+            let (task, agent) = (&self.task.task_id, &self.task.agent);
+            text.push_str(&format!("\n`gdn proposal diff {task} {agent}` shows how."));
+        }
+        match proposing.verdict() {
+            None => {}
+            Some(verdict) if verdict.passed => text.push_str("\n`verify` passed."),
+            Some(verdict) => text.push_str(&format!("\n`verify` failed: {}", verdict.why)),
+        }
+        text
     }
 
     /// Current step, as reported by its agent.

@@ -10,9 +10,6 @@ use crate::fact::{Notification, PauseReason, TaskEvent};
 use crate::limits::{NOTICE_CHARS_MAX, NOTIFICATIONS_OPEN_MAX};
 use crate::state::{NotificationStage, State};
 
-/// Maximum files of a proposal listed in a notification.
-const FILES_TOLD: usize = 10;
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationTrigger {
     on: NotifyOn,
@@ -34,7 +31,7 @@ impl NotificationTrigger {
             TaskEvent::ReviewRequested { phase } => {
                 let of = state.task.total_phases;
                 let mut need = format!("Phase {phase} of {of} is complete and waits for a review.");
-                need.push_str(&proposed(state));
+                need.push_str(&state.proposal_in_words());
                 let command = format!("task approve {task} --phase {phase}");
                 (NotifyOn::Review, need, command)
             }
@@ -101,33 +98,6 @@ impl NotificationTrigger {
             args: notice.fill(&notify.args),
         })
     }
-}
-
-/// Describes the proposal for the reviewer; empty for a task without a source.
-pub(crate) fn proposed(state: &State) -> String {
-    let proposing = &state.proposing;
-    let mut text = String::new();
-    if let Some(problem) = proposing.problem() {
-        text.push_str(&format!("\nIt proposes nothing: {problem}"));
-    } else if let Some(proposal) = proposing.proposal() {
-        text.push_str("\nIt changes these files of the project:");
-        for file in proposal.files.iter().take(FILES_TOLD) {
-            text.push_str(&format!("\n- {} ({})", file.path, file.status.as_str()));
-        }
-        let known = proposal.files.len().saturating_sub(FILES_TOLD);
-        let more = known.saturating_add(proposal.more_files);
-        if more > 0 {
-            text.push_str(&format!("\n- and {more} more"));
-        }
-        let (task, agent) = (&state.task.task_id, &state.task.agent);
-        text.push_str(&format!("\n`gdn proposal diff {task} {agent}` shows how."));
-    }
-    match proposing.verdict() {
-        None => {}
-        Some(verdict) if verdict.passed => text.push_str("\n`verify` passed."),
-        Some(verdict) => text.push_str(&format!("\n`verify` failed: {}", verdict.why)),
-    }
-    text
 }
 
 fn occasion_of(ask: &TaskAsk) -> NotifyOn {
