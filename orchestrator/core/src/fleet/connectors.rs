@@ -38,7 +38,7 @@ use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::tokens::TokenStore;
-use super::{ProcessOwner, Workspace, health, tokens};
+use super::{Fleet, ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
 use crate::exchange::{StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
@@ -180,6 +180,17 @@ pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
 
 /// The connector that receives HTTP requests.
 const WEBHOOK: &str = "webhook";
+
+/// Checks an event before its route is determined.
+fn check_event(event: &ConnectorEvent) -> Result<(), EventRefused> {
+    let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
+    if event.input.len() > MAX_INPUT_BYTES {
+        let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+        return Err(invalid(message));
+    }
+    images::of_metadata(&event.metadata).map_err(|problem| invalid(problem.to_string()))?;
+    Ok(())
+}
 
 /// Properties that are stored with an event: plain and short ones.
 fn kept_properties(properties: JsonObject) -> JsonObject {
@@ -465,14 +476,6 @@ impl Connector {
         bundle: Option<&ProjectConfig>,
         event: &ConnectorEvent,
     ) -> Option<Result<router::Route, EventRefused>> {
-        let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
-        if event.input.len() > MAX_INPUT_BYTES {
-            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
-            return Some(Err(invalid(message)));
-        }
-        if let Err(problem) = images::of_metadata(&event.metadata) {
-            return Some(Err(invalid(problem.to_string())));
-        }
         let (running, bundle) = self.running.as_ref().zip(bundle)?;
         let route = router::route_ingress(bundle, &running.definition, event);
         Some(route.map_err(|problem| EventRefused {
@@ -593,6 +596,32 @@ impl Cx {
             ),
         };
         self.refuse_connector(process, request_id, EventRefused::new(code, message));
+    }
+}
+
+impl Fleet {
+    /// Handles an event from a connector.
+    pub(crate) fn on_connector_event(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        from: (ProcessId, Option<u64>),
+        trace: Option<TraceContext>,
+        event: ConnectorEvent,
+    ) {
+        if let Err(refused) = check_event(&event) {
+            return self.cx.refuse_connector(from.0, from.1, refused);
+        }
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let bundle = workspace.bundle.as_ref();
+        let connector = workspace.connectors.get_mut(name);
+        let arrival =
+            connector.and_then(|it| it.on_event(&mut self.cx, bundle, from, trace, event));
+        if let Some(arrival) = arrival {
+            self.arrive(id, arrival);
+        }
     }
 }
 

@@ -263,7 +263,7 @@ impl Cx {
             record.extend(details);
         }
         let fields = record.clone();
-        self.log(LogEvent::info("audit").about(at, agent).all(fields));
+        self.log(LogEvent::info("audit").all(fields).about(at, agent));
         Audit {
             workspace_id: at.workspace_id.clone(),
             record,

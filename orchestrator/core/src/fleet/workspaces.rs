@@ -16,6 +16,7 @@ use goondan_protocol::ids::{
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::RuntimeEvent;
+use goondan_store::StoreError;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::{Close, Observe};
 
@@ -23,6 +24,7 @@ use super::changes::AppliedConfiguration;
 use super::collectors::code_of;
 use super::connectors::Connector;
 use super::conversation::Conversation;
+use super::conversation::process_messages::store_failure;
 use super::models::Model;
 use super::parked_events::ParkedEvents;
 use super::slot::Slot;
@@ -32,7 +34,8 @@ use crate::jobs::LogFailure;
 use crate::limits::PROVIDER_GRACE_MIN_MS;
 use crate::refusals::{closed_error, deleted_error, no_workspace, stopping_error};
 use crate::{
-    CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, WorkspaceSettings,
+    CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, ProcessId, RequestToken,
+    WorkspaceSettings,
 };
 
 pub(crate) fn problem_of(error: &ControlError) -> WorkspaceProblem {
@@ -634,6 +637,20 @@ impl Workspace {
         }
         let entry = self.conversations.get(key)?;
         entry.is_deleting().then(|| deleted_error(key))
+    }
+
+    /// Handles a failure of the store for a conversation. One that is gone has no process to end.
+    pub(super) fn on_store_failure(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        process: Option<ProcessId>,
+        error: &StoreError,
+    ) {
+        match self.conversations.get_mut(&at.instance_key) {
+            Some(entry) => entry.on_store_failure(cx, at, process, error),
+            None => cx.log(store_failure(error).about(at, None)),
+        }
     }
 
     /// Removes an idle conversation without a process.

@@ -168,9 +168,8 @@ impl Workspace {
         } = deciding;
         let id = decided.approval_id.clone();
         let mono_ms = cx.now().mono_ms;
-        let mut entry = self.conversations.get_mut(&at.instance_key);
-        let open = entry.as_deref_mut();
-        let open = open.and_then(|entry| entry.approvals_mut().get_mut(&id));
+        let entry = self.conversations.get_mut(&at.instance_key);
+        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
         if let Some(open) = open {
             open.is_deciding = false;
             open.known.decided = result.is_ok().then(|| decided.clone());
@@ -183,12 +182,10 @@ impl Workspace {
             }
             Err(error) => {
                 tell_undecided(cx, decider, control_error(&error), false);
-                if let Some(entry) = entry {
-                    entry.on_store_failure(cx, &at, None, &error);
-                }
-                return;
+                return self.on_store_failure(cx, &at, None, &error);
             }
         }
+        let entry = self.conversations.get(&at.instance_key);
         let open = entry.and_then(|entry| entry.approvals().get(&id));
         let tool_name = open.map(|open| open.known.call.tool_name.clone());
         let told = in_words(&decided);

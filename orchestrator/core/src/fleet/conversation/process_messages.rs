@@ -165,9 +165,7 @@ impl Conversation {
         process: Option<ProcessId>,
         error: &StoreError,
     ) {
-        let event = LogEvent::error("store failed to serve agent; ending its process");
-        let event = event.with("error", goondan_log::error_chain(error));
-        self.log(cx, at, event);
+        self.log(cx, at, store_failure(error));
         let process = process.or(self.process());
         self.on_store_failed(process);
         if let Some(process) = process {
@@ -332,6 +330,12 @@ impl Conversation {
             self.send(cx, at, (process, None), None, message);
         }
     }
+}
+
+/// A line of the log about a store that failed to serve an agent.
+pub(in crate::fleet) fn store_failure(error: &StoreError) -> LogEvent {
+    let event = LogEvent::error("store failed to serve agent; ending its process");
+    event.with("error", goondan_log::error_chain(error))
 }
 
 /// Records a message to or from the model in the message log (`LLM-1`).
