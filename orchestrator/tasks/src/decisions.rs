@@ -4,9 +4,8 @@ use goondan_protocol::control::{TaskAsk, TaskAskKind};
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{HistoryEntry, InputOutcome, Provision, TaskEvent};
-use crate::machine::proposed;
 use crate::state::{PersonInputKind, State};
-use crate::told::told;
+use crate::told::{proposed, told};
 
 /// Longest answer that an outcome repeats, in characters.
 const ANSWER_CHARS_TOLD: usize = 100;

@@ -35,7 +35,6 @@ use watch::RunWatch;
 
 pub use exchange::{Delivery, DiskUse, InputRefusal, Output, TaskEffect, TaskInput};
 pub use notices::NotificationTrigger;
-pub(crate) use notices::proposed;
 
 /// Properties of the agent's configuration that its runs depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,6 +13,9 @@ use crate::fact::{Origin, PauseReason, RunOutcome};
 use crate::state::{PersonInput, PersonInputKind, State};
 use crate::words::outcome_words;
 
+/// Maximum files of a proposal listed in a text for people.
+const FILES_TOLD: usize = 10;
+
 impl State {
     /// Phase under review.
     #[must_use]
@@ -296,4 +299,31 @@ pub(crate) fn told(id: &str, ask: &PersonInput) -> TaskAsk {
         default: default.clone(),
         until: ask.until,
     }
+}
+
+/// Describes the proposal for the reviewer; empty for a task without a source.
+pub(crate) fn proposed(state: &State) -> String {
+    let proposing = &state.proposing;
+    let mut text = String::new();
+    if let Some(problem) = proposing.problem() {
+        text.push_str(&format!("\nIt proposes nothing: {problem}"));
+    } else if let Some(proposal) = proposing.proposal() {
+        text.push_str("\nIt changes these files of the project:");
+        for file in proposal.files.iter().take(FILES_TOLD) {
+            text.push_str(&format!("\n- {} ({})", file.path, file.status.as_str()));
+        }
+        let known = proposal.files.len().saturating_sub(FILES_TOLD);
+        let more = known.saturating_add(proposal.more_files);
+        if more > 0 {
+            text.push_str(&format!("\n- and {more} more"));
+        }
+        let (task, agent) = (&state.task.task_id, &state.task.agent);
+        text.push_str(&format!("\n`gdn proposal diff {task} {agent}` shows how."));
+    }
+    match proposing.verdict() {
+        None => {}
+        Some(verdict) if verdict.passed => text.push_str("\n`verify` passed."),
+        Some(verdict) => text.push_str(&format!("\n`verify` failed: {}", verdict.why)),
+    }
+    text
 }

@@ -17,7 +17,7 @@
 
 mod decisions;
 mod list;
-mod pending;
+pub(super) mod pending;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
@@ -33,8 +33,7 @@ use goondan_store::writer::operation::NoteApproval;
 pub(super) use self::decisions::AuthorizedDecision;
 pub(crate) use self::decisions::DecisionRequester;
 use self::decisions::is_timeout;
-pub(crate) use self::pending::Approvals;
-use self::pending::OpenApproval;
+use self::pending::{Approvals, OpenApproval};
 use super::Workspace;
 use super::agent_replies::pending_replies::Requester;
 use super::conversation::Conversation;

@@ -9,9 +9,7 @@ use super::{Task, TaskEffect};
 use crate::fact::{Notification, PauseReason, TaskEvent};
 use crate::limits::{NOTICE_CHARS_MAX, NOTIFICATIONS_OPEN_MAX};
 use crate::state::{NotificationStage, State};
-
-/// Maximum files of a proposal listed in a notification.
-const FILES_TOLD: usize = 10;
+use crate::told::proposed;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationTrigger {
@@ -101,33 +99,6 @@ impl NotificationTrigger {
             args: notice.fill(&notify.args),
         })
     }
-}
-
-/// Describes the proposal for the reviewer; empty for a task without a source.
-pub(crate) fn proposed(state: &State) -> String {
-    let proposing = &state.proposing;
-    let mut text = String::new();
-    if let Some(problem) = proposing.problem() {
-        text.push_str(&format!("\nIt proposes nothing: {problem}"));
-    } else if let Some(proposal) = proposing.proposal() {
-        text.push_str("\nIt changes these files of the project:");
-        for file in proposal.files.iter().take(FILES_TOLD) {
-            text.push_str(&format!("\n- {} ({})", file.path, file.status.as_str()));
-        }
-        let known = proposal.files.len().saturating_sub(FILES_TOLD);
-        let more = known.saturating_add(proposal.more_files);
-        if more > 0 {
-            text.push_str(&format!("\n- and {more} more"));
-        }
-        let (task, agent) = (&state.task.task_id, &state.task.agent);
-        text.push_str(&format!("\n`gdn proposal diff {task} {agent}` shows how."));
-    }
-    match proposing.verdict() {
-        None => {}
-        Some(verdict) if verdict.passed => text.push_str("\n`verify` passed."),
-        Some(verdict) => text.push_str(&format!("\n`verify` failed: {}", verdict.why)),
-    }
-    text
 }
 
 fn occasion_of(ask: &TaskAsk) -> NotifyOn {
