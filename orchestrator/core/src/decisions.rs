@@ -1,4 +1,4 @@
-//! Decisions of people in chats (`NEED-2`): which are shown where, and what an answer decides.
+//! Decisions of people in chats (`NEED-2`): display of open decisions, and effects of answers.
 //!
 //! The kinds of decision share one mechanism. A kind has an owner, which lists what is open, knows
 //! outcomes, and carries out an answer: `fleet` for tool calls, `calls` for questions of tool

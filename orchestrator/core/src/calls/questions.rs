@@ -413,7 +413,7 @@ impl Calls {
         }
     }
 
-    /// Closes an open question as a user decided, and records that.
+    /// Closes an open question with a user's decision, and records the decision.
     pub(super) fn record_decision(
         &mut self,
         fleet: &mut Fleet,

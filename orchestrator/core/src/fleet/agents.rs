@@ -458,7 +458,7 @@ impl Fleet {
         }
     }
 
-    /// A person wants a new process for an agent.
+    /// Restarts an agent's process on request of a person.
     pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.conversation_mut(at) {
             entry.forgive_crashes();

@@ -54,7 +54,7 @@ impl ShownApprovals {
         sets.any(|set| set.contains(id))
     }
 
-    /// A process begins to show decisions. It reports those that it shows already.
+    /// Handles a process that starts to show decisions, and reports decisions it shows already.
     fn follow(&mut self, process: ProcessId, follow: DecisionsFollow) {
         let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
         *self = Self {

@@ -45,12 +45,12 @@ use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MA
 use crate::router::RoutingError;
 use crate::{ClockTime, Facts, ProcessId, router};
 
-/// A connection: the process that works for it, and what both share.
+/// A connection and its process.
 ///
-/// The process runs while the connection is configured, and longer while a turn in progress may
-/// call it: then it is quiesced, which means that it takes nothing new from outside. Its parts
-/// (state, replies, approvals, exports) are bounded and lost with the process, because the next
-/// process asks again.
+/// The process runs while the connection is configured. After that, it runs while a turn in
+/// progress may call it, and is quiesced: it accepts nothing new from outside. State requests,
+/// replies, approvals and exports are bounded, and end with the process, because the next process
+/// requests them again.
 #[derive(Debug)]
 pub(crate) struct Connector {
     id: WorkspaceId,
@@ -204,9 +204,9 @@ fn kept_properties(properties: JsonObject) -> JsonObject {
     kept.take(KEPT_PROPERTIES_MAX).collect()
 }
 
-/// The process.
+/// Start and end of the process.
 impl Connector {
-    /// A new configuration is valid; `None`: the configuration was withdrawn.
+    /// Applies a valid configuration; `None` if the configuration was withdrawn.
     pub(super) fn on_configuration(&mut self, bundle: Option<&ProjectConfig>) {
         let wanted = bundle.and_then(|bundle| bundle.connections.get(&self.name));
         self.wanted = wanted.cloned();
@@ -357,7 +357,7 @@ impl Connector {
         Some(facts.layout.package_cache(&self.id, &self.name, &digest))
     }
 
-    /// Availability for calls. `is_over`: no work is left that may begin to need it.
+    /// Availability for calls. `is_over` is true if no remaining work can need it.
     pub(super) fn availability(&self, now: ClockTime, is_over: bool) -> Availability {
         let target = CallTarget::Connection {
             name: self.name.clone(),
@@ -377,15 +377,16 @@ impl Connector {
         self.slot.crashes = 0;
     }
 
-    /// Its process is about to be removed. One that ran longer than the maximum back-off has its
-    /// crashes forgiven, because it has no turns.
+    /// Before its process is removed: resets the crash count if the process ran longer than the
+    /// maximum back-off, because it has no turns.
     pub(super) fn forgive_if_long_up(&mut self, now: ClockTime) {
         if self.slot.uptime_ms(now) >= BACK_OFF_MAX_MS {
             self.slot.crashes = 0;
         }
     }
 
-    /// Its process has exited: what that knew is lost, and what it was sent may be, too.
+    /// Handles the exit of its process. Decisions that it showed are dropped, and the batch in
+    /// flight counts as lost.
     pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
         self.collecting.on_gone(process, how);
         self.showing = ShownApprovals::default();
@@ -398,7 +399,7 @@ impl Connector {
         cx.drain(&mut self.slot, &owner, None, grace_ms, reason);
     }
 
-    /// A person wants a new process: crashes no longer count. True if a process runs.
+    /// Resets the crash count on request of a person. True if a process runs.
     pub(super) fn forgive(&mut self) -> bool {
         self.slot.forgive();
         self.slot.up().is_some()
@@ -407,7 +408,7 @@ impl Connector {
 
 /// Requests of the process.
 impl Connector {
-    /// Its process reads or writes the connection's state.
+    /// Queues a read or a write of the connection's state.
     pub(crate) fn on_state_work(
         &mut self,
         cx: &mut Cx,
@@ -502,8 +503,8 @@ impl Connector {
         running.is_some_and(|running| running.definition.keeps_payload)
     }
 
-    /// Handles an event from its process: the way to its conversation, unless the event is
-    /// refused.
+    /// Handles an event from its process. Returns the event with its conversation; `None` if the
+    /// event is refused.
     pub(super) fn on_event(
         &mut self,
         cx: &mut Cx,
@@ -658,7 +659,7 @@ impl Workspace {
         callback_path(connection).map(str::to_owned)
     }
 
-    /// The process of a connection has exited. What is wanted starts again.
+    /// Handles the exit of a connection's process. A configured connection starts again.
     pub(super) fn on_connector_exited(
         &mut self,
         cx: &mut Cx,

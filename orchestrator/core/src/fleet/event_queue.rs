@@ -299,7 +299,7 @@ impl Fleet {
         self.cx.respond(token, &SendResult { outcome, ..sent });
     }
 
-    /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
+    /// Reason that no further turn of an instance begins; `None` if one can begin.
     pub(crate) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
         match self.workspaces.get(&at.workspace_id) {
             Some(workspace) => workspace.why_nothing_begins(&self.cx, &at.instance_key),

@@ -234,7 +234,7 @@ impl Cx {
         }
     }
 
-    /// Puts down in the audit log what was done to a conversation.
+    /// Records a change of a conversation in the audit log.
     pub(crate) fn audit(
         &mut self,
         at: &InstanceRef,
@@ -270,7 +270,7 @@ impl Cx {
         }
     }
 
-    /// Puts down in the audit log what was done to a workspace.
+    /// Records a change of a workspace in the audit log.
     pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
         let mut record = JsonObject::from_iter([
             ("at".to_owned(), json!(self.now().wall)),

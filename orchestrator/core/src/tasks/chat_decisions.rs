@@ -45,7 +45,7 @@ fn id_of(state: &State, key: &str) -> DecisionId {
     DecisionId::of_digest(short)
 }
 
-/// Buttons for the options of an ask; none if they do not fit.
+/// Buttons for the options of an ask; empty if they do not fit.
 fn choices_of(ask: &TaskAsk) -> Vec<DecisionChoice> {
     let is_short = |option: &String| option.chars().nth(LABEL_CHARS_MAX).is_none();
     if ask.options.len() > MAX_DECISION_CHOICES || !ask.options.iter().all(is_short) {

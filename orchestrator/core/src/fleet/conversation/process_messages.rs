@@ -144,7 +144,7 @@ impl Conversation {
         cx.drain(&mut self.slot, &owner, agent, grace_period_ms, reason);
     }
 
-    /// Ends its process, which is not in a turn: it holds the conversation as it was.
+    /// Kills its process, which is not in a turn, because it has the old conversation loaded.
     pub(crate) fn end_idle_process(&mut self, cx: &mut Cx) {
         cx.kill(&mut self.slot, true);
     }
@@ -156,8 +156,8 @@ impl Conversation {
         }
     }
 
-    /// Handles a failure of the store. The process ends; the next one continues from durable data,
-    /// with a back-off between attempts. The failure counts against no event.
+    /// Handles a failure of the store. The process ends; the next process resumes from durable data,
+    /// with a back-off between attempts. The failure does not count against an event.
     pub(in crate::fleet) fn on_store_failure(
         &mut self,
         cx: &mut Cx,
