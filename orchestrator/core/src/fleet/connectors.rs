@@ -40,7 +40,7 @@ use super::slot::Slot;
 use super::tokens::TokenStore;
 use super::{Fleet, ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
-use crate::exchange::{StateResult, StateWork};
+use crate::exchange::{ChildRequest, StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
 use crate::router::RoutingError;
 use crate::{ClockTime, Facts, ProcessId, router};
@@ -409,14 +409,8 @@ impl Connector {
 /// Requests of the process.
 impl Connector {
     /// Queues a read or a write of the connection's state.
-    pub(crate) fn on_state_work(
-        &mut self,
-        cx: &mut Cx,
-        (process, request_id): (ProcessId, Option<u64>),
-        work: StateWork,
-    ) {
-        let whose = (&self.id, &self.name);
-        self.state.add(cx, whose, (process, request_id), work);
+    pub(crate) fn on_state_work(&mut self, cx: &mut Cx, request: ChildRequest, work: StateWork) {
+        self.state.add(cx, (&self.id, &self.name), request, work);
     }
 
     pub(crate) fn on_state_done(&mut self, cx: &mut Cx, result: Result<StateResult, String>) {
@@ -509,7 +503,7 @@ impl Connector {
         &mut self,
         cx: &mut Cx,
         bundle: Option<&ProjectConfig>,
-        (process, request_id): (ProcessId, Option<u64>),
+        request: ChildRequest,
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) -> Option<Arrival> {
@@ -519,7 +513,7 @@ impl Connector {
                 if let Some(reason) = refusal.ignored {
                     self.on_event_ignored(cx, reason);
                 }
-                cx.refuse_connector(process, request_id, refusal);
+                cx.refuse_connector(request, refusal);
                 return None;
             }
         };
@@ -528,7 +522,7 @@ impl Connector {
             Ok(event_id) => event_id,
             Err(error) => {
                 let refused = EventRefused::new(RefusalCode::Invalid, error.to_string());
-                cx.refuse_connector(process, request_id, refused);
+                cx.refuse_connector(request, refused);
                 return None;
             }
         };
@@ -558,11 +552,7 @@ impl Connector {
             chain: None,
             metadata,
         };
-        let reply = EventOrigin::Connector {
-            process,
-            request_id,
-            said,
-        };
+        let reply = EventOrigin::Connector { request, said };
         Some(Arrival {
             connection: self.name.clone(),
             route,
@@ -574,12 +564,7 @@ impl Connector {
 
 impl Cx {
     /// Sends the result of a callback to the connection. The HTTP client receives nothing else.
-    pub(crate) fn answer_callback(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        came: RedirectOutcome,
-    ) {
+    pub(crate) fn answer_callback(&mut self, request: ChildRequest, came: RedirectOutcome) {
         let (code, message) = match came {
             RedirectOutcome::Taken => {
                 let accepted = EventAccepted {
@@ -588,7 +573,7 @@ impl Cx {
                     instance_key: None,
                 };
                 let accepted = ToConnector::EventAccepted(accepted);
-                return self.answer_connector(process, request_id, accepted);
+                return self.answer_connector(request, accepted);
             }
             RedirectOutcome::EndsNone => (RefusalCode::Invalid, "it ends no login"),
             RedirectOutcome::TooEarly => (
@@ -596,7 +581,7 @@ impl Cx {
                 "the logins are not loaded yet; reload the page",
             ),
         };
-        self.refuse_connector(process, request_id, EventRefused::new(code, message));
+        self.refuse_connector(request, EventRefused::new(code, message));
     }
 }
 
@@ -606,12 +591,12 @@ impl Fleet {
         &mut self,
         id: &WorkspaceId,
         name: &ConnectionName,
-        from: (ProcessId, Option<u64>),
+        request: ChildRequest,
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) {
         if let Err(refused) = check_event(&event) {
-            return self.cx.refuse_connector(from.0, from.1, refused);
+            return self.cx.refuse_connector(request, refused);
         }
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return;
@@ -619,7 +604,7 @@ impl Fleet {
         let bundle = workspace.bundle.as_ref();
         let connector = workspace.connectors.get_mut(name);
         let arrival =
-            connector.and_then(|it| it.on_event(&mut self.cx, bundle, from, trace, event));
+            connector.and_then(|it| it.on_event(&mut self.cx, bundle, request, trace, event));
         if let Some(arrival) = arrival {
             self.arrive(id, arrival);
         }

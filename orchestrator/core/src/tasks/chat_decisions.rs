@@ -22,8 +22,7 @@ use super::Tasks;
 use super::entry::{ChatRequester, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::proposals::what_by;
 use super::runs::is_ending;
-use crate::ProcessId;
-use crate::exchange::TaskRef;
+use crate::exchange::{ChildRequest, TaskRef};
 use crate::fleet::Fleet;
 
 /// Longest label of a button, in characters. An option with a longer text is answered by a reply.
@@ -250,7 +249,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         (id, decision_id): (&WorkspaceId, &DecisionId),
-        (process, request_id): (ProcessId, Option<u64>),
+        press: ChildRequest,
         (by, answer): (String, &DecisionAnswer),
         may_decide: impl Fn(&AgentName) -> bool,
     ) -> Result<(), Option<DecisionVerdict>> {
@@ -284,8 +283,7 @@ impl Tasks {
         let what = format!("answer {key}");
         let needs_text = matches!(&answered, Answered::Rework(_, text) if text.is_empty());
         let asker = TaskRequester::Chat(ChatRequester {
-            process,
-            request_id,
+            press,
             decision,
             hint: needs_text.then_some(NO_CHANGES),
         });

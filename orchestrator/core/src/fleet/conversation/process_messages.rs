@@ -144,7 +144,7 @@ impl Conversation {
         cx.drain(&mut self.slot, &owner, agent, grace_period_ms, reason);
     }
 
-    /// Kills its process, which is not in a turn, because it has the old conversation loaded.
+    /// Kills its process, which is not in a turn: it has the old conversation loaded.
     pub(crate) fn end_idle_process(&mut self, cx: &mut Cx) {
         cx.kill(&mut self.slot, true);
     }
