@@ -6,8 +6,8 @@
 //! 1. In the order in which they were sent, but
 //! 2. usage of tasks when no other message waits, and decisions of budgets after that, so that a
 //!    budget decides with everything counted.
-//! 3. When no message waits, questions whose call has ended are withdrawn, which chats then show,
-//!    and workspaces and the daemon end if nothing is left to wait for, which sends no message.
+//! 3. When no message waits, questions whose call has ended are withdrawn, and chats are notified.
+//!    Then workspaces and the daemon end if nothing is left to wait for. That sends no message.
 
 use crate::Core;
 use crate::exchange::task_budgets::TaskSpending;
@@ -24,7 +24,7 @@ impl Core {
     pub(crate) fn settle(&mut self) {
         self.deliver_all();
         self.calls.withdraw_questions(&mut self.fleet);
-        // Chats show that these are withdrawn.
+        // Chats show the withdrawn questions as closed.
         self.deliver_all();
         self.finish_what_is_ending();
         debug_assert!(

@@ -1,4 +1,4 @@
-//! Decisions of people in chats (`NEED-2`): which are shown where, and what an answer decides.
+//! Decisions of people in chats (`NEED-2`): display of open decisions, and effects of answers.
 //!
 //! The kinds of decision share one mechanism. A kind has an owner, which lists what is open, knows
 //! outcomes, and carries out an answer: `fleet` for tool calls, `calls` for questions of tool
@@ -7,8 +7,9 @@
 use goondan_protocol::decision::{DecisionPress, DecisionVerdict};
 use goondan_protocol::ids::{ConnectionName, DecisionId, WorkspaceId};
 
+use crate::Core;
+use crate::exchange::ChildRequest;
 use crate::fleet::Workspace;
-use crate::{Core, ProcessId};
 
 impl Core {
     /// Shows the decisions of a workspace in its chats, except tool calls, and closes those that are
@@ -72,7 +73,7 @@ impl Core {
     pub(crate) fn on_decision_press(
         &mut self,
         (id, name): (&WorkspaceId, &ConnectionName),
-        caller: (ProcessId, Option<u64>),
+        caller: ChildRequest,
         press: &DecisionPress,
     ) {
         let Err(verdict) = self.decide((id, name), caller, press) else {
@@ -83,14 +84,14 @@ impl Core {
         {
             workspace.log_refused_press(cx, name, &press.decision_id, message);
         }
-        self.fleet.cx().answer_press(caller.0, caller.1, verdict);
+        self.fleet.cx().answer_press(caller, verdict);
     }
 
     /// Carries out a press, or returns the verdict if that changes nothing or is complete.
     fn decide(
         &mut self,
         (id, name): (&WorkspaceId, &ConnectionName),
-        caller: (ProcessId, Option<u64>),
+        caller: ChildRequest,
         press: &DecisionPress,
     ) -> Result<(), DecisionVerdict> {
         let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) else {

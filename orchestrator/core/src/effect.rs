@@ -286,7 +286,7 @@ impl LogEvent {
             .with("instanceKey", instance.instance_key.as_str())
     }
 
-    /// About a conversation, with the name of its agent (`LOG-3`).
+    /// Adds the fields of a conversation, with the name of its agent (`LOG-3`).
     pub(crate) fn about(self, instance: &InstanceRef, agent: Option<&AgentName>) -> Self {
         let event = Self {
             instance: None,

@@ -47,6 +47,14 @@ pub struct ClockTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
+/// A message of a child process that can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChildRequest {
+    pub(crate) process: ProcessId,
+    /// The message's id; `None` if the process does not match the answer with it.
+    pub(crate) request_id: Option<u64>,
+}
+
 #[derive(Debug, Clone)]
 pub enum MetricsReader {
     Client(RequestToken),

@@ -261,7 +261,7 @@ pub(crate) struct Fleet {
     starts: StartQueue,
     room: CapacityState,
     bundles: bundles::BundleQueues,
-    /// True once the end of the daemon was reported.
+    /// True if the end of the daemon was reported.
     is_end_reported: bool,
     holds: u64,
 }
@@ -282,7 +282,7 @@ impl Fleet {
         }
     }
 
-    /// The time, and the ways out.
+    /// Context of the current step.
     pub(crate) fn cx(&mut self) -> &mut Cx {
         &mut self.cx
     }
@@ -409,7 +409,7 @@ impl Fleet {
         self.cx.announce(id, event, agent, trace);
     }
 
-    /// Puts down in the audit log what was done to a conversation.
+    /// Records a change of a conversation in the audit log.
     pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|it| it.conversations.get(&at.instance_key));
@@ -417,7 +417,7 @@ impl Fleet {
             .audit(at, entry.map(Conversation::agent), what, details);
     }
 
-    /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
+    /// Writes a line to the log. A line about an instance names its agent (`LOG-3`).
     pub(crate) fn log(&mut self, mut event: LogEvent) {
         if let Some(at) = event.instance.take()
             && let Some(entry) = self.conversation_mut(&at)
@@ -431,7 +431,7 @@ impl Fleet {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))
     }
 
-    /// A workspace, and what it needs to act.
+    /// A workspace, with the context for its methods.
     pub(crate) fn workspace_and_cx(
         &mut self,
         id: &WorkspaceId,
@@ -439,7 +439,7 @@ impl Fleet {
         Some((self.workspaces.get_mut(id)?, &mut self.cx))
     }
 
-    /// Has a workspace serve a client's request. An error is the answer.
+    /// Passes a client's request to a workspace. An error is the response to the client.
     pub(crate) fn serve(
         &mut self,
         token: RequestToken,
@@ -455,7 +455,7 @@ impl Fleet {
         }
     }
 
-    /// Has each workspace act.
+    /// Calls `act` for each workspace.
     pub(crate) fn each_workspace(&mut self, mut act: impl FnMut(&mut Workspace, &mut Cx)) {
         for workspace in self.workspaces.values_mut() {
             act(workspace, &mut self.cx);
@@ -474,7 +474,7 @@ impl Fleet {
         }
     }
 
-    /// What clients see.
+    /// A view of the current state for clients.
     pub(crate) fn view(&self) -> View<'_> {
         View {
             workspaces: &self.workspaces,
@@ -537,7 +537,7 @@ impl Fleet {
             .get_mut(&at.instance_key)
     }
 
-    /// A conversation, and what it needs to act.
+    /// A conversation, with the context for its methods.
     pub(crate) fn conversation_and_cx(
         &mut self,
         at: &InstanceRef,
@@ -547,7 +547,7 @@ impl Fleet {
         Some((conversation, &mut self.cx))
     }
 
-    /// A connection, and what it needs to act.
+    /// A connection, with the context for its methods.
     pub(crate) fn connector_and_cx(
         &mut self,
         id: &WorkspaceId,
@@ -557,7 +557,7 @@ impl Fleet {
         Some((workspace.connectors.get_mut(name)?, &mut self.cx))
     }
 
-    /// The runs of a workspace's tasks, and what they need to act.
+    /// The runs of a workspace's tasks, with the context for their methods.
     pub(crate) fn runs_and_cx(
         &mut self,
         id: &WorkspaceId,

@@ -152,8 +152,8 @@ impl Jobs {
 }
 
 /// Declares a continuation: its fields, and the method of the core that handles the result. The
-/// method receives the fields by value, or by reference with `&`. A result for a workspace or a
-/// conversation that is gone has no effect.
+/// method receives the fields by value, or by reference with `&`. `workspace` is that of the
+/// instance; it exists, because a workspace with pending jobs does not close.
 macro_rules! continuation {
     (
         $(#[$doc:meta])*
@@ -187,15 +187,6 @@ macro_rules! continuation {
         continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, core, result,
             if let Some((workspace, cx)) = core.fleet.workspace_and_cx(&this.instance.workspace_id) {
                 workspace.$method(cx, *this, result);
-            });
-    };
-    (
-        $(#[$doc:meta])*
-        $name:ident { $($field:ident: $type:ty),* $(,)? } after $operation:ty => conversation . $method:ident
-    ) => {
-        continuation!(@declare [$(#[$doc])*] $name { $($field: $type),* } $operation, this, core, result,
-            if let Some((conversation, cx)) = core.fleet.conversation_and_cx(&this.instance) {
-                conversation.$method(cx, *this, result);
             });
     };
     (

@@ -10,7 +10,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{CancelScope, OpenTurn};
 
-use crate::exchange::{MetricsReader, StateWork, TaskRef};
+use crate::exchange::{ChildRequest, MetricsReader, StateWork, TaskRef};
 use crate::fleet::ProcessOwner;
 use crate::fleet::agent_requests::ForwardedRequest;
 use crate::fleet::cancellation::Cancelling;
@@ -31,6 +31,10 @@ impl Core {
         // A process that is gone, or was given up, may have had more to say.
         let Some(owner) = self.fleet.owner_of(process).cloned() else {
             return;
+        };
+        let request = ChildRequest {
+            process,
+            request_id,
         };
         let is_hello = matches!(message, ToOrchestrator::Hello(_));
         let now = self.fleet.now();
@@ -59,11 +63,11 @@ impl Core {
                 let came = self
                     .oauth
                     .on_callback(&mut self.fleet, id, &path, &event.input);
-                self.fleet.cx().answer_callback(process, request_id, came);
+                self.fleet.cx().answer_callback(request, came);
             }
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name)) => {
                 self.fleet
-                    .on_connector_event(id, name, (process, request_id), trace, *event);
+                    .on_connector_event(id, name, request, trace, *event);
             }
             (ToOrchestrator::EventIgnored(ignored), ProcessOwner::Connector(id, name)) => {
                 if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
@@ -72,18 +76,18 @@ impl Core {
             }
             (ToOrchestrator::StateGet(_), ProcessOwner::Connector(id, name)) => {
                 if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
-                    connector.on_state_work(cx, (process, request_id), StateWork::Get);
+                    connector.on_state_work(cx, request, StateWork::Get);
                 }
             }
             (ToOrchestrator::StateSet(set), ProcessOwner::Connector(id, name)) => {
                 let work = StateWork::Set(set.state);
                 if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
-                    connector.on_state_work(cx, (process, request_id), work);
+                    connector.on_state_work(cx, request, work);
                 }
             }
             (ToOrchestrator::ReplyAwait(asked), ProcessOwner::Connector(id, name)) => {
                 if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
-                    workspace.on_reply_await(cx, name, (process, request_id), &asked);
+                    workspace.on_reply_await(cx, name, request, &asked);
                 }
             }
             (ToOrchestrator::ReplyForget(forget), ProcessOwner::Connector(id, name)) => {
@@ -97,7 +101,7 @@ impl Core {
                 }
             }
             (ToOrchestrator::DecisionPress(press), ProcessOwner::Connector(id, name)) => {
-                self.on_decision_press((id, name), (process, request_id), &press);
+                self.on_decision_press((id, name), request, &press);
             }
             (ToOrchestrator::MetricsGet(_), ProcessOwner::Connector(id, name))
                 if self
@@ -115,7 +119,7 @@ impl Core {
             }
             (ToOrchestrator::QuestionAsk(ask), ProcessOwner::Connector(id, name)) => {
                 self.calls
-                    .on_question_ask(&mut self.fleet, (id, name), process, request_id, *ask);
+                    .on_question_ask(&mut self.fleet, (id, name), request, *ask);
             }
             (ToOrchestrator::QuestionWithdraw(withdraw), ProcessOwner::Connector(..)) => {
                 self.calls

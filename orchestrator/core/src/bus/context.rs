@@ -15,14 +15,14 @@ use crate::{ClockTime, CoreEffect, Facts, LogEvent, RequestToken};
 /// The daemon is stopping: no new work begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DaemonShutdown {
-    /// Chosen by the latest request; `None` for that of each workspace.
+    /// Grace period of the latest request; `None` if the grace period of each workspace applies.
     pub(crate) grace_period_ms: Option<u64>,
     /// Time of the latest request.
     pub(crate) since_ms: u64,
 }
 
-/// The time of the input, fresh ids, facts about the daemon, and the ways out of a machine: effects, jobs of the store,
-/// messages to other machines, and announcements to watching clients.
+/// The time of the input, fresh ids, facts about the daemon, and the outputs of a machine: effects,
+/// jobs of the store, messages to other machines, and notifications of clients and processes.
 pub(crate) struct Cx {
     now: ClockTime,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -94,7 +94,7 @@ impl Cx {
         });
     }
 
-    /// Something happened that is counted.
+    /// Adds to a counted metric.
     pub(crate) fn count(&mut self, metric: Metric, labels: Labels, value: Micros) {
         self.emit(CoreEffect::Count(Sample {
             metric,
@@ -113,7 +113,7 @@ impl Cx {
         self.stopping
     }
 
-    /// The daemon stops.
+    /// Records a request to stop the daemon.
     pub(crate) fn stop(&mut self, grace_period_ms: Option<u64>) {
         self.stopping = Some(DaemonShutdown {
             grace_period_ms,

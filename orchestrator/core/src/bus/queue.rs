@@ -54,7 +54,7 @@ pub(crate) enum Notice {
     Budget(TaskRef),
     /// To calls, and the answers to tasks: the budgets of a workspace have less room.
     Budgets(WorkspaceId),
-    /// To the core: decisions of a workspace may have changed, which its chats show.
+    /// To the core: decisions of a workspace that its chats show may have changed.
     Decisions(WorkspaceId),
 }
 

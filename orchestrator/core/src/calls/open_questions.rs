@@ -21,6 +21,7 @@ use goondan_protocol::question::{QuestionAsk, QuestionForm};
 use goondan_protocol::trace::TraceContext;
 
 use super::ProcessId;
+use crate::exchange::ChildRequest;
 use crate::limits::{QUESTIONS_OPEN_MAX, QUESTIONS_PER_CALL_MAX};
 
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ pub(crate) struct OpenQuestion {
     pub(crate) form: QuestionForm,
     pub(crate) call_id: CallId,
     /// The process of the connector, and its id for the question.
-    pub(crate) requester: (ProcessId, Option<u64>),
+    pub(crate) requester: ChildRequest,
     /// The step of the call, for the trace.
     pub(crate) step_id: Option<StepId>,
     /// Trace context of the call.
@@ -136,7 +137,10 @@ impl Questions {
 
     /// The open question that a connector asked with this request id.
     pub(super) fn asked_as(&self, process: ProcessId, request_id: u64) -> Option<QuestionId> {
-        let requester = (process, Some(request_id));
+        let requester = ChildRequest {
+            process,
+            request_id: Some(request_id),
+        };
         let mut open = self.open.values();
         let found = open.find(|open| open.requester == requester)?;
         Some(found.info.question_id.clone())

@@ -25,7 +25,10 @@ fn question(id: &str, connection: &str, call: u64, asked_ms: u64) -> OpenQuestio
         },
         form: QuestionForm::default(),
         call_id: CallId(call),
-        requester: (ProcessId(1), Some(call)),
+        requester: ChildRequest {
+            process: ProcessId(1),
+            request_id: Some(call),
+        },
         step_id: None,
         trace: None,
         asked_ms,

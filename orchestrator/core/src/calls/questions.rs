@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::open_questions::{ClosedQuestion, OpenQuestion, judged};
 use super::{CallState, Calls, OpenCall};
 use crate::bus::queue::{Message, Notice};
+use crate::exchange::ChildRequest;
 use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
@@ -114,11 +115,10 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         (id, connection): (&WorkspaceId, &ConnectionName),
-        process: ProcessId,
-        request_id: Option<u64>,
+        request: ChildRequest,
         ask: QuestionAsk,
     ) {
-        match self.open_question(fleet, (id, connection), process, request_id, ask) {
+        match self.open_question(fleet, (id, connection), request, ask) {
             Ok(question) => {
                 let asked = LifecycleEvent::QuestionAsked {
                     instance_key: question.info.instance_key.clone(),
@@ -138,7 +138,7 @@ impl Calls {
                     .with("connection", connection.as_str());
                 fleet.log(event.with("problem", message.clone()));
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
-                fleet.cx().answer_connector(process, request_id, refused);
+                fleet.cx().answer_connector(request, refused);
             }
         }
     }
@@ -147,8 +147,7 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         (id, connection): (&WorkspaceId, &ConnectionName),
-        process: ProcessId,
-        request_id: Option<u64>,
+        request: ChildRequest,
         ask: QuestionAsk,
     ) -> Result<OpenQuestion, String> {
         let (form, timeout_ms) = judged(&ask)?;
@@ -156,7 +155,7 @@ impl Calls {
             return Err(why.to_owned());
         }
         let call = self.open.get(&ask.call_id);
-        let call = call.filter(|call| call.process() == Some(process));
+        let call = call.filter(|call| call.process() == Some(request.process));
         let call = call.ok_or("the call of the question has ended")?;
         let place = call.place.as_ref();
         let now = fleet.now();
@@ -180,7 +179,7 @@ impl Calls {
             },
             form,
             call_id: ask.call_id,
-            requester: (process, request_id),
+            requester: request,
             step_id: place.and_then(|place| place.step_id.clone()),
             trace: call.trace,
             asked_ms: now.mono_ms,
@@ -224,7 +223,7 @@ impl Calls {
         if !self.questions.is_empty() {
             let over = self.questions.all(None).filter_map(|open| {
                 let question_id = open.info.question_id.clone();
-                if !self.is_made_by(open.requester.0, open.call_id) {
+                if !self.is_made_by(open.requester.process, open.call_id) {
                     return Some((question_id, "its call has ended"));
                 }
                 let why = fleet.why_nobody_is_asked(&open.info.workspace_id)?;
@@ -290,9 +289,8 @@ impl Calls {
             | QuestionOutcome::Withdrawn(_) => None,
         };
         let answered = Box::new(QuestionAnswered { action, content });
-        let (process, request_id) = question.requester;
         let answer = ToConnector::QuestionAnswered(answered);
-        fleet.cx().answer_connector(process, request_id, answer);
+        fleet.cx().answer_connector(question.requester, answer);
         Some(QuestionClosed {
             question_id: question_id.clone(),
             action,
@@ -413,7 +411,7 @@ impl Calls {
         }
     }
 
-    /// Closes an open question as a user decided, and records that.
+    /// Closes an open question with a user's decision, and records the decision.
     pub(super) fn record_decision(
         &mut self,
         fleet: &mut Fleet,

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::changes::RunningAgent;
+use super::conversation::process_messages::store_failure;
 use super::conversation::{AgentExit, Conversation, Stage};
 use super::event_queue::LookingUp;
 use super::sandboxes::AgentFiles;
@@ -417,8 +418,9 @@ impl Fleet {
         process: Option<ProcessId>,
         error: &StoreError,
     ) {
-        if let Some((entry, cx)) = self.conversation_and_cx(at) {
-            entry.on_store_failure(cx, at, process, error);
+        match self.workspaces.get_mut(&at.workspace_id) {
+            Some(workspace) => workspace.on_store_failure(&mut self.cx, at, process, error),
+            None => self.log(store_failure(error).of(at)),
         }
     }
 
@@ -456,7 +458,7 @@ impl Fleet {
         }
     }
 
-    /// A person wants a new process for an agent.
+    /// Restarts an agent's process on request of a person.
     pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
         if let Some(entry) = self.conversation_mut(at) {
             entry.forgive_crashes();

@@ -17,7 +17,7 @@
 
 mod decisions;
 mod list;
-mod pending;
+pub(super) mod pending;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
@@ -33,8 +33,7 @@ use goondan_store::writer::operation::NoteApproval;
 pub(super) use self::decisions::AuthorizedDecision;
 pub(crate) use self::decisions::DecisionRequester;
 use self::decisions::is_timeout;
-pub(crate) use self::pending::Approvals;
-use self::pending::OpenApproval;
+use self::pending::{Approvals, OpenApproval};
 use super::Workspace;
 use super::agent_replies::pending_replies::Requester;
 use super::conversation::Conversation;
@@ -127,17 +126,17 @@ impl Workspace {
             call,
             requester,
         } = asking;
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
         match result {
             Ok(()) => {}
             // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => return,
             Err(error) => {
-                return entry.on_store_failure(cx, &at, Some(requester.process), &error);
+                return self.on_store_failure(cx, &at, Some(requester.process), &error);
             }
         }
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
+            return;
+        };
         let up = entry.process();
         let requester = Some(requester).filter(|it| up == Some(it.process));
         let before = entry.approvals_mut().of_call(&call);
@@ -231,10 +230,8 @@ impl Workspace {
         result: Result<(), StoreError>,
     ) {
         let (at, id) = (&handing.instance, &handing.approval_id);
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
-        if let Some(open) = entry.approvals_mut().get_mut(id) {
+        let entry = self.conversations.get_mut(&at.instance_key);
+        if let Some(open) = entry.and_then(|entry| entry.approvals_mut().get_mut(id)) {
             open.is_handing = false;
             open.known.is_handed |= result.is_ok();
         }
@@ -242,7 +239,7 @@ impl Workspace {
             Ok(()) => self.go_on_with_approval(cx, at, id),
             // The turn is over and nothing waits.
             Err(StoreError::WrongTurn { .. }) => {}
-            Err(error) => entry.on_store_failure(cx, at, None, &error),
+            Err(error) => self.on_store_failure(cx, at, None, &error),
         }
     }
 

@@ -84,7 +84,7 @@ struct QueuedBundleAction {
 pub(crate) struct BundleQueues(BTreeMap<InstanceRef, VecDeque<QueuedBundleAction>>);
 
 impl Overlay {
-    /// The configuration has changed: what was looked up under the earlier one is dropped.
+    /// Drops a definition that was looked up under an earlier configuration.
     pub(super) fn disarm(&mut self) {
         if let ConfigLookup::Known(_) = self.arming {
             self.arming = ConfigLookup::Unknown;

@@ -225,7 +225,7 @@ impl CapacityState {
     }
 }
 
-/// The agents that run and are idle.
+/// Running and idle agents.
 impl CapacityState {
     /// Counts the running agents. Agents being stopped take no more resources and are not counted.
     fn count(&self, workspaces: &BTreeMap<WorkspaceId, Workspace>) -> Agents {
@@ -261,13 +261,13 @@ impl CapacityState {
         cx.log(event.with("shortOf", short_of.join(", ")));
     }
 
-    /// A process could not start: no other is tried for some time.
+    /// Handles a failed start of a process: delays the next start.
     fn run_out(&mut self, now_ms: u64) {
         self.left = 0;
         self.retry_at_ms = now_ms.saturating_add(ROOM_RETRY_MS);
     }
 
-    /// An idle agent is stopped for its resources.
+    /// Records that an idle agent is being stopped to free its resources.
     fn begin_stopping(&mut self, process: ProcessId) {
         self.surplus_ahead = self.surplus_ahead.saturating_sub(1);
         self.leaving.insert(process);

@@ -26,6 +26,7 @@ use super::approvals::{AuthorizedDecision, DecisionRequester};
 use super::conversation::Conversation;
 use crate::bus::context::Cx;
 use crate::bus::queue::{Message, Notice};
+use crate::exchange::ChildRequest;
 use crate::{LogEvent, ProcessId};
 
 #[derive(Debug, Default)]
@@ -49,12 +50,22 @@ impl ShownApprovals {
         MAX_APPROVALS_SHOWN.saturating_sub(shown)
     }
 
+    /// True if a process shows decisions.
+    fn is_followed(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Decisions of other kinds than calls that it shows or may show.
+    fn others(&self) -> impl Iterator<Item = &DecisionId> {
+        self.others.iter().chain(&self.sought)
+    }
+
     fn has(&self, id: &DecisionId) -> bool {
         let mut sets = [&self.shown, &self.others, &self.sought].into_iter();
         sets.any(|set| set.contains(id))
     }
 
-    /// A process begins to show decisions. It reports those that it shows already.
+    /// Handles a process that starts to show decisions, and reports decisions it shows already.
     fn follow(&mut self, process: ProcessId, follow: DecisionsFollow) {
         let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
         *self = Self {
@@ -84,7 +95,7 @@ impl ShownApprovals {
         waiting.truncate(self.room());
         for (_, show) in waiting {
             self.shown.insert(show.decision_id.clone());
-            cx.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
+            cx.tell_connector(process, ToConnector::DecisionShow(Box::new(show)));
         }
     }
 
@@ -101,7 +112,7 @@ impl ShownApprovals {
             return;
         }
         self.others.insert(show.decision_id.clone());
-        cx.answer_connector(process, None, ToConnector::DecisionShow(Box::new(show)));
+        cx.tell_connector(process, ToConnector::DecisionShow(Box::new(show)));
     }
 
     /// Updates a closed decision, if it is shown.
@@ -117,7 +128,7 @@ impl ShownApprovals {
         self.has_room_again = true;
         if let Some(process) = self.process {
             let closed = ToConnector::DecisionClosed(DecisionClosed { decision_id, how });
-            cx.answer_connector(process, None, closed);
+            cx.tell_connector(process, closed);
         }
     }
 }
@@ -176,7 +187,7 @@ impl Workspace {
     /// Connections that show decisions.
     pub(crate) fn showing(&self) -> Vec<ConnectionName> {
         let connectors = self.connectors.iter();
-        let showing = connectors.filter(|(_, it)| it.showing().process.is_some());
+        let showing = connectors.filter(|(_, it)| it.showing().is_followed());
         showing.map(|(name, _)| name.clone()).collect()
     }
 
@@ -248,9 +259,7 @@ impl Workspace {
         let Some(connector) = self.connectors.get(name) else {
             return Vec::new();
         };
-        let showing = connector.showing();
-        let all = showing.others.iter().chain(&showing.sought);
-        all.cloned().collect()
+        connector.showing().others().cloned().collect()
     }
 
     /// Shows a pending decision of another kind in a connection, unless it is shown or there is no
@@ -287,7 +296,7 @@ impl Workspace {
         cx: &mut Cx,
         key: &InstanceKey,
         (chat, by): (&ApprovalChat, String),
-        (process, request_id): (ProcessId, Option<u64>),
+        request: ChildRequest,
         press: &DecisionPress,
     ) -> Result<(), DecisionVerdict> {
         let at = self.conversation_ref(key);
@@ -295,10 +304,7 @@ impl Workspace {
             return Err(DecisionVerdict::Over {});
         };
         let decision = entry.judge_press(chat, press)?;
-        let decider = DecisionRequester::Button {
-            process,
-            request_id,
-        };
+        let decider = DecisionRequester::Button(request);
         let chosen = AuthorizedDecision {
             approval_id: press.decision_id.to_approval(),
             decision,
@@ -385,13 +391,8 @@ impl Conversation {
 
 impl Cx {
     /// Answers a button press or a reply in a chat.
-    pub(crate) fn answer_press(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        verdict: DecisionVerdict,
-    ) {
-        self.answer_connector(process, request_id, ToConnector::DecisionVerdict(verdict));
+    pub(crate) fn answer_press(&mut self, press: ChildRequest, verdict: DecisionVerdict) {
+        self.answer_connector(press, ToConnector::DecisionVerdict(verdict));
     }
 }
 

@@ -128,7 +128,7 @@ impl ExportQueue {
         true
     }
 
-    /// The process is gone. Its batch may not have been delivered.
+    /// Handles the exit of the process. Its batch may not have been delivered.
     pub(super) fn on_gone(&mut self, process: ProcessId, how: &str) {
         if let Some(batch) = self.batch.take_if(|batch| batch.process == process) {
             self.lose(batch.events, how);

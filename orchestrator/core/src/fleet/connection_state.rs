@@ -8,22 +8,16 @@ use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
 
 use crate::CoreEffect;
 use crate::bus::context::Cx;
-use crate::exchange::{ProcessId, StateResult, StateWork};
+use crate::exchange::{ChildRequest, StateResult, StateWork};
 
 /// Maximum number of queued operations of a connection. A process sends one at a time, so more come
 /// from exited processes or a faulty one.
 const WAITING_MAX: usize = 8;
 
-#[derive(Debug, Clone, Copy)]
-struct Requester {
-    process: ProcessId,
-    request_id: Option<u64>,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct StateQueue {
-    under_way: Option<Requester>,
-    waiting: VecDeque<(Requester, StateWork)>,
+    under_way: Option<ChildRequest>,
+    waiting: VecDeque<(ChildRequest, StateWork)>,
 }
 
 impl StateQueue {
@@ -32,20 +26,16 @@ impl StateQueue {
         &mut self,
         cx: &mut Cx,
         whose: (&WorkspaceId, &ConnectionName),
-        (process, request_id): (ProcessId, Option<u64>),
+        request: ChildRequest,
         work: StateWork,
     ) {
         if self.waiting.len() >= WAITING_MAX {
             let message =
                 format!("{WAITING_MAX} requests for the connection's state are already waiting");
             let refused = ToConnector::StateRefused(StateRefused { message });
-            return cx.answer_connector(process, request_id, refused);
+            return cx.answer_connector(request, refused);
         }
-        let requester = Requester {
-            process,
-            request_id,
-        };
-        self.waiting.push_back((requester, work));
+        self.waiting.push_back((request, work));
         self.begin_next(cx, whose);
     }
 
@@ -53,10 +43,10 @@ impl StateQueue {
         if self.under_way.is_some() {
             return;
         }
-        let Some((requester, work)) = self.waiting.pop_front() else {
+        let Some((request, work)) = self.waiting.pop_front() else {
             return;
         };
-        self.under_way = Some(requester);
+        self.under_way = Some(request);
         cx.emit(CoreEffect::ConnectionState {
             workspace_id: id.clone(),
             connection: name.clone(),
@@ -71,13 +61,13 @@ impl StateQueue {
         whose: (&WorkspaceId, &ConnectionName),
         result: Result<StateResult, String>,
     ) {
-        if let Some(requester) = self.under_way.take() {
+        if let Some(request) = self.under_way.take() {
             let answer = match result {
                 Ok(StateResult::Found(state)) => ToConnector::State(State { state }),
                 Ok(StateResult::Kept) => ToConnector::StateKept(StateKept {}),
                 Err(message) => ToConnector::StateRefused(StateRefused { message }),
             };
-            cx.answer_connector(requester.process, requester.request_id, answer);
+            cx.answer_connector(request, answer);
         }
         self.begin_next(cx, whose);
     }

@@ -38,19 +38,19 @@ use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::tokens::TokenStore;
-use super::{ProcessOwner, Workspace, health, tokens};
+use super::{Fleet, ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
-use crate::exchange::{StateResult, StateWork};
+use crate::exchange::{ChildRequest, StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
 use crate::router::RoutingError;
 use crate::{ClockTime, Facts, ProcessId, router};
 
-/// A connection: the process that works for it, and what both share.
+/// A connection and its process.
 ///
-/// The process runs while the connection is configured, and longer while a turn in progress may
-/// call it: then it is quiesced, which means that it takes nothing new from outside. Its parts
-/// (state, replies, approvals, exports) are bounded and lost with the process, because the next
-/// process asks again.
+/// The process runs while the connection is configured. After that, it runs while a turn in
+/// progress may call it, and is quiesced: it accepts nothing new from outside. State requests,
+/// replies, approvals and exports are bounded, and end with the process, because the next process
+/// requests them again.
 #[derive(Debug)]
 pub(crate) struct Connector {
     id: WorkspaceId,
@@ -181,6 +181,17 @@ pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
 /// The connector that receives HTTP requests.
 const WEBHOOK: &str = "webhook";
 
+/// Checks an event before its route is determined.
+fn check_event(event: &ConnectorEvent) -> Result<(), EventRefused> {
+    let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
+    if event.input.len() > MAX_INPUT_BYTES {
+        let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
+        return Err(invalid(message));
+    }
+    images::of_metadata(&event.metadata).map_err(|problem| invalid(problem.to_string()))?;
+    Ok(())
+}
+
 /// Properties that are stored with an event: plain and short ones.
 fn kept_properties(properties: JsonObject) -> JsonObject {
     let is_short = |name: &str, value: &Value| match value {
@@ -193,9 +204,9 @@ fn kept_properties(properties: JsonObject) -> JsonObject {
     kept.take(KEPT_PROPERTIES_MAX).collect()
 }
 
-/// The process.
+/// Start and end of the process.
 impl Connector {
-    /// A new configuration is valid; `None`: the configuration was withdrawn.
+    /// Applies a valid configuration; `None` if the configuration was withdrawn.
     pub(super) fn on_configuration(&mut self, bundle: Option<&ProjectConfig>) {
         let wanted = bundle.and_then(|bundle| bundle.connections.get(&self.name));
         self.wanted = wanted.cloned();
@@ -346,7 +357,7 @@ impl Connector {
         Some(facts.layout.package_cache(&self.id, &self.name, &digest))
     }
 
-    /// Availability for calls. `is_over`: no work is left that may begin to need it.
+    /// Availability for calls. `is_over` is true if no remaining work can need it.
     pub(super) fn availability(&self, now: ClockTime, is_over: bool) -> Availability {
         let target = CallTarget::Connection {
             name: self.name.clone(),
@@ -366,15 +377,16 @@ impl Connector {
         self.slot.crashes = 0;
     }
 
-    /// Its process is about to be removed. One that ran longer than the maximum back-off has its
-    /// crashes forgiven, because it has no turns.
+    /// Before its process is removed: resets the crash count if the process ran longer than the
+    /// maximum back-off, because it has no turns.
     pub(super) fn forgive_if_long_up(&mut self, now: ClockTime) {
         if self.slot.uptime_ms(now) >= BACK_OFF_MAX_MS {
             self.slot.crashes = 0;
         }
     }
 
-    /// Its process has exited: what that knew is lost, and what it was sent may be, too.
+    /// Handles the exit of its process. Decisions that it showed are dropped, and the batch in
+    /// flight counts as lost.
     pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
         self.collecting.on_gone(process, how);
         self.showing = ShownApprovals::default();
@@ -387,7 +399,7 @@ impl Connector {
         cx.drain(&mut self.slot, &owner, None, grace_ms, reason);
     }
 
-    /// A person wants a new process: crashes no longer count. True if a process runs.
+    /// Resets the crash count on request of a person. True if a process runs.
     pub(super) fn forgive(&mut self) -> bool {
         self.slot.forgive();
         self.slot.up().is_some()
@@ -396,15 +408,9 @@ impl Connector {
 
 /// Requests of the process.
 impl Connector {
-    /// Its process reads or writes the connection's state.
-    pub(crate) fn on_state_work(
-        &mut self,
-        cx: &mut Cx,
-        (process, request_id): (ProcessId, Option<u64>),
-        work: StateWork,
-    ) {
-        let whose = (&self.id, &self.name);
-        self.state.add(cx, whose, (process, request_id), work);
+    /// Queues a read or a write of the connection's state.
+    pub(crate) fn on_state_work(&mut self, cx: &mut Cx, request: ChildRequest, work: StateWork) {
+        self.state.add(cx, (&self.id, &self.name), request, work);
     }
 
     pub(crate) fn on_state_done(&mut self, cx: &mut Cx, result: Result<StateResult, String>) {
@@ -465,14 +471,6 @@ impl Connector {
         bundle: Option<&ProjectConfig>,
         event: &ConnectorEvent,
     ) -> Option<Result<router::Route, EventRefused>> {
-        let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
-        if event.input.len() > MAX_INPUT_BYTES {
-            let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
-            return Some(Err(invalid(message)));
-        }
-        if let Err(problem) = images::of_metadata(&event.metadata) {
-            return Some(Err(invalid(problem.to_string())));
-        }
         let (running, bundle) = self.running.as_ref().zip(bundle)?;
         let route = router::route_ingress(bundle, &running.definition, event);
         Some(route.map_err(|problem| EventRefused {
@@ -499,13 +497,13 @@ impl Connector {
         running.is_some_and(|running| running.definition.keeps_payload)
     }
 
-    /// Handles an event from its process: the way to its conversation, unless the event is
-    /// refused.
+    /// Handles an event from its process. Returns the event with its conversation; `None` if the
+    /// event is refused.
     pub(super) fn on_event(
         &mut self,
         cx: &mut Cx,
         bundle: Option<&ProjectConfig>,
-        (process, request_id): (ProcessId, Option<u64>),
+        request: ChildRequest,
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) -> Option<Arrival> {
@@ -515,7 +513,7 @@ impl Connector {
                 if let Some(reason) = refusal.ignored {
                     self.on_event_ignored(cx, reason);
                 }
-                cx.refuse_connector(process, request_id, refusal);
+                cx.refuse_connector(request, refusal);
                 return None;
             }
         };
@@ -524,7 +522,7 @@ impl Connector {
             Ok(event_id) => event_id,
             Err(error) => {
                 let refused = EventRefused::new(RefusalCode::Invalid, error.to_string());
-                cx.refuse_connector(process, request_id, refused);
+                cx.refuse_connector(request, refused);
                 return None;
             }
         };
@@ -554,11 +552,7 @@ impl Connector {
             chain: None,
             metadata,
         };
-        let reply = EventOrigin::Connector {
-            process,
-            request_id,
-            said,
-        };
+        let reply = EventOrigin::Connector { request, said };
         Some(Arrival {
             connection: self.name.clone(),
             route,
@@ -570,12 +564,7 @@ impl Connector {
 
 impl Cx {
     /// Sends the result of a callback to the connection. The HTTP client receives nothing else.
-    pub(crate) fn answer_callback(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        came: RedirectOutcome,
-    ) {
+    pub(crate) fn answer_callback(&mut self, request: ChildRequest, came: RedirectOutcome) {
         let (code, message) = match came {
             RedirectOutcome::Taken => {
                 let accepted = EventAccepted {
@@ -584,7 +573,7 @@ impl Cx {
                     instance_key: None,
                 };
                 let accepted = ToConnector::EventAccepted(accepted);
-                return self.answer_connector(process, request_id, accepted);
+                return self.answer_connector(request, accepted);
             }
             RedirectOutcome::EndsNone => (RefusalCode::Invalid, "it ends no login"),
             RedirectOutcome::TooEarly => (
@@ -592,7 +581,33 @@ impl Cx {
                 "the logins are not loaded yet; reload the page",
             ),
         };
-        self.refuse_connector(process, request_id, EventRefused::new(code, message));
+        self.refuse_connector(request, EventRefused::new(code, message));
+    }
+}
+
+impl Fleet {
+    /// Handles an event from a connector.
+    pub(crate) fn on_connector_event(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        request: ChildRequest,
+        trace: Option<TraceContext>,
+        event: ConnectorEvent,
+    ) {
+        if let Err(refused) = check_event(&event) {
+            return self.cx.refuse_connector(request, refused);
+        }
+        let Some(workspace) = self.workspaces.get_mut(id) else {
+            return;
+        };
+        let bundle = workspace.bundle.as_ref();
+        let connector = workspace.connectors.get_mut(name);
+        let arrival =
+            connector.and_then(|it| it.on_event(&mut self.cx, bundle, request, trace, event));
+        if let Some(arrival) = arrival {
+            self.arrive(id, arrival);
+        }
     }
 }
 
@@ -629,7 +644,7 @@ impl Workspace {
         callback_path(connection).map(str::to_owned)
     }
 
-    /// The process of a connection has exited. What is wanted starts again.
+    /// Handles the exit of a connection's process. A configured connection starts again.
     pub(super) fn on_connector_exited(
         &mut self,
         cx: &mut Cx,

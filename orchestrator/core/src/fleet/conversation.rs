@@ -27,7 +27,7 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::instance::{InstanceState, PendingReplyRecord};
 
 use super::agent_replies::pending_replies::{PendingReply, ReplyWatch};
-use super::approvals::Approvals;
+use super::approvals::pending::Approvals;
 use super::bundles::Overlay;
 use super::changes::RunningAgent;
 use super::inbox::Inbox;

@@ -17,11 +17,12 @@ use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::scheduled_inputs::refused;
 use super::waiters::TurnWaiter;
+use crate::RequestToken;
 use crate::bus::queue::Message;
+use crate::exchange::ChildRequest;
 use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
 use crate::refusals::{parked_error, stopping_error};
-use crate::{ProcessId, RequestToken};
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
@@ -36,8 +37,7 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
 #[derive(Debug)]
 pub(crate) enum EventOrigin {
     Connector {
-        process: ProcessId,
-        request_id: Option<u64>,
+        request: ChildRequest,
         /// The event's id in the connector's own words.
         said: EventId,
     },
@@ -134,13 +134,9 @@ impl Fleet {
 
     pub(super) fn refuse(&mut self, reply: &EventOrigin, code: RefusalCode, message: String) {
         match reply {
-            &EventOrigin::Connector {
-                process,
-                request_id,
-                ..
-            } => {
+            EventOrigin::Connector { request, .. } => {
                 self.cx
-                    .refuse_connector(process, request_id, EventRefused::new(code, message));
+                    .refuse_connector(*request, EventRefused::new(code, message));
             }
             EventOrigin::Agent {
                 requester,
@@ -226,19 +222,15 @@ impl Fleet {
     ) {
         let duplicate = before != EventState::Unknown;
         match reply {
-            EventOrigin::Connector {
-                process,
-                request_id,
-                said,
-            } => {
-                self.provider_worked(process);
+            EventOrigin::Connector { request, said } => {
+                self.provider_worked(request.process);
                 let accepted = EventAccepted {
                     event_id: said,
                     duplicate,
                     instance_key: Some(instance.instance_key.clone()),
                 };
                 self.cx
-                    .answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
+                    .answer_connector(request, ToConnector::EventAccepted(accepted));
             }
             EventOrigin::Agent {
                 requester,
@@ -299,7 +291,7 @@ impl Fleet {
         self.cx.respond(token, &SendResult { outcome, ..sent });
     }
 
-    /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
+    /// Reason that no further turn of an instance begins; `None` if one can begin.
     pub(crate) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
         match self.workspaces.get(&at.workspace_id) {
             Some(workspace) => workspace.why_nothing_begins(&self.cx, &at.instance_key),

@@ -8,18 +8,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::event::{AgentEvent, ConnectorEvent};
+use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
-use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::ReadSources;
 
 use super::Fleet;
 use super::event_queue::EventOrigin;
+use crate::LogEvent;
 use crate::jobs::continuation;
 use crate::limits::FORMER_KEYS_REMEMBERED;
 use crate::router::Route;
-use crate::{LogEvent, ProcessId};
 
 /// Connectors whose keys begin with their own name.
 const NAMING_CONNECTORS: [&str; 4] = ["discord", "github", "slack", "telegram"];
@@ -69,29 +68,8 @@ continuation! {
 }
 
 impl Fleet {
-    /// Handles an event from a connector.
-    pub(crate) fn on_connector_event(
-        &mut self,
-        id: &WorkspaceId,
-        name: &ConnectionName,
-        from: (ProcessId, Option<u64>),
-        trace: Option<TraceContext>,
-        event: ConnectorEvent,
-    ) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let bundle = workspace.bundle.as_ref();
-        let connector = workspace.connectors.get_mut(name);
-        let arrival =
-            connector.and_then(|it| it.on_event(&mut self.cx, bundle, from, trace, event));
-        if let Some(arrival) = arrival {
-            self.arrive(id, arrival);
-        }
-    }
-
     /// Delivers a connection's event to its conversation, which may have a legacy key.
-    fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
+    pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
         let Some(former) = arrival.route.former_key.clone() else {
             return self.arrive_at(id, arrival);
         };

@@ -234,7 +234,7 @@ impl Cx {
         }
     }
 
-    /// Puts down in the audit log what was done to a conversation.
+    /// Records a change of a conversation in the audit log.
     pub(crate) fn audit(
         &mut self,
         at: &InstanceRef,
@@ -263,14 +263,14 @@ impl Cx {
             record.extend(details);
         }
         let fields = record.clone();
-        self.log(LogEvent::info("audit").about(at, agent).all(fields));
+        self.log(LogEvent::info("audit").all(fields).about(at, agent));
         Audit {
             workspace_id: at.workspace_id.clone(),
             record,
         }
     }
 
-    /// Puts down in the audit log what was done to a workspace.
+    /// Records a change of a workspace in the audit log.
     pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
         let mut record = JsonObject::from_iter([
             ("at".to_owned(), json!(self.now().wall)),

@@ -24,7 +24,7 @@ use crate::ProcessId;
 use crate::bus::context::Cx;
 use crate::exchange::oauth_calls::Tokens;
 
-/// A model with a process of its own.
+/// A model with its own process.
 ///
 /// The process is started by the first call and stopped when idle. A turn in progress finishes on
 /// the model that it began with, unless only the key has changed.
@@ -146,7 +146,7 @@ pub(crate) struct Models {
     endpoints: Vec<EndpointBreaker>,
 }
 
-/// The models.
+/// Processes of models.
 impl Models {
     pub(super) fn get(&self, name: &ResourceName) -> Option<&Model> {
         self.of.get(name)
@@ -168,7 +168,7 @@ impl Models {
         self.of.get_mut(name).map(|model| &mut model.slot)
     }
 
-    /// A new configuration is valid.
+    /// Applies a valid configuration.
     pub(super) fn on_configuration(&mut self, bundle: &ProjectConfig) {
         for (name, model) in &mut self.of {
             model.wanted = bundle.models.get(name).cloned();
@@ -179,7 +179,7 @@ impl Models {
         }
     }
 
-    /// The configuration was withdrawn.
+    /// Withdraws the configuration.
     pub(super) fn withdraw(&mut self) {
         for model in self.of.values_mut() {
             model.wanted = None;
@@ -193,7 +193,7 @@ impl Models {
         }
     }
 
-    /// A person wants new processes: crashes no longer count. Returns how many run.
+    /// Resets the crash counts on request of a person. Returns the number of running processes.
     pub(super) fn forgive(&mut self) -> usize {
         let mut running = 0;
         for model in self.of.values_mut() {
@@ -291,7 +291,7 @@ impl Models {
     }
 }
 
-/// Their circuit breakers and failures.
+/// Circuit breakers and failures of models.
 impl Models {
     /// The breaker of a model, or that of its endpoint.
     fn breaker_of<'a>(&'a self, model: &'a Model, scope: BreakerScope) -> Option<&'a Breaker> {

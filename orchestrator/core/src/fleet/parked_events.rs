@@ -76,9 +76,8 @@ impl Continuation<DropEvent> for ParkedEventUpdate {
     }
 }
 
-/// The parked events of a workspace's conversations: how many each has (`OBS-6`), and which, as
-/// far as they were read since their last change. Reading them opens the conversation, so lists use
-/// what is known.
+/// Parked events of a workspace's conversations: their number (`OBS-6`), and the events that were
+/// read since their last change. Lists use these, because reading opens the conversation.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedEvents {
     counts: BTreeMap<InstanceKey, u64>,
@@ -86,7 +85,7 @@ pub(crate) struct ParkedEvents {
 }
 
 impl ParkedEvents {
-    /// As counted when the workspace was opened.
+    /// Creates it from the counts at the opening of the workspace.
     pub(super) fn new(counts: BTreeMap<InstanceKey, u64>) -> Self {
         Self {
             counts,
@@ -113,7 +112,7 @@ impl ParkedEvents {
     }
 
     /// Keeps the parked events that the store reported, so that the next list does not open the
-    /// conversation. One with very many is read each time.
+    /// conversation. A conversation with very many is read each time.
     fn keep_known(&mut self, key: &InstanceKey, parked: &[EventInfo]) {
         let count = self.counts.get(key).copied();
         let is_current = count == u64::try_from(parked.len()).ok();
@@ -122,12 +121,12 @@ impl ParkedEvents {
         }
     }
 
-    /// The store's parked events may have changed.
+    /// Drops the known events, because the store's may have changed.
     pub(super) fn forget_known(&mut self, key: &InstanceKey) {
         self.known.remove(key);
     }
 
-    /// The conversation is deleted.
+    /// Drops a deleted conversation.
     pub(super) fn forget(&mut self, key: &InstanceKey) {
         self.counts.remove(key);
         self.known.remove(key);

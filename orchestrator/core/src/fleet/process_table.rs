@@ -1,4 +1,4 @@
-//! The child processes that run.
+//! Running child processes.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::ProcessOwner;
 use crate::ProcessId;
 use crate::limits::CHILD_PROCESSES_MAX;
 
-/// The child processes that run, and whose they are.
+/// Running child processes, with their owners.
 ///
-/// A process is in here from its start until its exit is reported; then it can no longer be sent
-/// anything. Ids are never used again.
+/// Lists a process from its start until its exit is reported. After that, messages to the process
+/// are dropped. Ids are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     owners: BTreeMap<ProcessId, ProcessOwner>,

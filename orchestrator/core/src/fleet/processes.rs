@@ -16,7 +16,7 @@ use serde_json::json;
 use super::slot::{Slot, SlotAction, SlotExit};
 use super::{Fleet, ProcessOwner};
 use crate::bus::context::Cx;
-use crate::exchange::TaskRef;
+use crate::exchange::{ChildRequest, TaskRef};
 use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
 
 impl ProcessOwner {
@@ -141,18 +141,22 @@ impl Cx {
     }
 
     /// Answers a message of a connector's or a model's process, unless it has exited.
-    pub(crate) fn answer_connector(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        message: ToConnector,
-    ) {
+    pub(crate) fn answer_connector(&mut self, request: ChildRequest, message: ToConnector) {
+        self.send_connector(request.process, request.request_id, message);
+    }
+
+    /// Sends a message to a connector's or a model's process, unless it has exited.
+    pub(super) fn tell_connector(&mut self, process: ProcessId, message: ToConnector) {
+        self.send_connector(process, None, message);
+    }
+
+    fn send_connector(&mut self, process: ProcessId, answers: Option<u64>, message: ToConnector) {
         let to = match self.processes().owner_of(process) {
             Some(ProcessOwner::Connector(_, name)) => Address::Connector { name: name.clone() },
             Some(ProcessOwner::Model(_, name)) => Address::Model { name: name.clone() },
             Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => return,
         };
-        let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
+        let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(answers);
         self.emit(CoreEffect::Send {
             process,
             head,
@@ -161,13 +165,8 @@ impl Cx {
     }
 
     /// Refuses an event of a connector's process.
-    pub(super) fn refuse_connector(
-        &mut self,
-        process: ProcessId,
-        request_id: Option<u64>,
-        refused: EventRefused,
-    ) {
-        self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
+    pub(super) fn refuse_connector(&mut self, request: ChildRequest, refused: EventRefused) {
+        self.answer_connector(request, ToConnector::EventRefused(refused));
     }
 }
 

@@ -23,6 +23,7 @@ use super::reply_waiter::ReplyWaiter;
 use super::waiters::TurnWaiter;
 use crate::ProcessId;
 use crate::bus::context::Cx;
+use crate::exchange::ChildRequest;
 use crate::jobs::continuation;
 use crate::limits::REPLIES_AWAITED_MAX;
 
@@ -66,16 +67,16 @@ impl Workspace {
         &mut self,
         cx: &mut Cx,
         name: &ConnectionName,
-        (process, request_id): (ProcessId, Option<u64>),
+        request: ChildRequest,
         asked: &ReplyAwait,
     ) {
         // A request without an id cannot be answered.
-        let Some(request_id) = request_id else {
+        let Some(request_id) = request.request_id else {
             return;
         };
         let waiter = ReplyWaiter {
             connection: name.clone(),
-            process,
+            process: request.process,
             request_id,
         };
         let at = self.conversation_ref(&asked.instance_key);
@@ -145,8 +146,11 @@ impl Workspace {
         if let Some(connector) = self.connectors.get_mut(&waiter.connection) {
             connector.replies().take(waiter.request_id);
         }
-        let message = ToConnector::Reply(Box::new(reply));
-        cx.answer_connector(waiter.process, Some(waiter.request_id), message);
+        let request = ChildRequest {
+            process: waiter.process,
+            request_id: Some(waiter.request_id),
+        };
+        cx.answer_connector(request, ToConnector::Reply(Box::new(reply)));
     }
 
     /// Sends the outcome of a turn to a waiting connection.

@@ -44,8 +44,8 @@ impl ProcessOwner {
 
 /// The runs of a workspace's tasks that have a process.
 ///
-/// A run is in here from the start of its process until its exit is taken. Its program was started
-/// only if the process was told the assignment, so the end of a run says which of both it is.
+/// Lists a run from the start of its process until its exit is handled. The program of a run starts
+/// only after its process receives the assignment, so a run that ends before that has not started.
 #[derive(Debug, Default)]
 pub(crate) struct TaskProcesses(BTreeMap<TaskId, TaskProcess>);
 

@@ -53,8 +53,8 @@ fn run_of(conversation: &str) -> Result<RunId, AgentRequestError> {
 
 /// The project's files that a conversation's agent may work with: its sandboxes and proposals.
 ///
-/// Run and name of a sandbox follow from the conversation, never from a message, and the paths that
-/// an agent may change from the project's policy.
+/// The run and the name of a sandbox derive from the conversation, never from a message. The paths
+/// that an agent may change derive from the project's policy.
 #[derive(Clone, Copy)]
 pub(crate) struct AgentFiles<'a> {
     workspace: &'a Workspace,

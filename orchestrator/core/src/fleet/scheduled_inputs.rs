@@ -51,7 +51,7 @@ impl Conversation {
     }
 }
 
-/// The message that the input of an occurrence was refused.
+/// Message that reports a refused input of an occurrence.
 pub(super) fn refused(of: &SubmittedOccurrence, reason: String) -> Message {
     Message::Submitted(Box::new(SubmittedOccurrence {
         instance: of.instance.clone(),

@@ -52,7 +52,7 @@ impl StartQueue {
         }
     }
 
-    /// The process of an agent was started.
+    /// Records the start of an agent's process.
     pub(super) fn begin(&mut self, process: ProcessId) {
         self.starting.insert(process);
     }

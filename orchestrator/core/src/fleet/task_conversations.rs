@@ -102,8 +102,8 @@ impl TaskConversations {
         }
     }
 
-    /// Sets the task of a conversation. True if another one was set, so a process that was started
-    /// with that must be replaced.
+    /// Sets the task of a conversation. True if the assignment changed, so that a process with the
+    /// earlier one must be replaced.
     fn set(&mut self, key: &InstanceKey, conversation: TaskConversation) -> bool {
         let assigned = conversation.assigned();
         let before = self.0.insert(key.clone(), conversation);

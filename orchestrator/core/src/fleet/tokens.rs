@@ -92,7 +92,7 @@ pub(super) fn lacks(need: &OAuthNeed) -> String {
     )
 }
 
-/// The tokens of a workspace that are good now, by what they are needed for.
+/// Valid tokens of a workspace, by need.
 #[derive(Debug, Default)]
 pub(crate) struct TokenStore(Tokens);
 

@@ -46,7 +46,7 @@ pub(crate) trait ProcessWorkload {
     fn questions_of(&self, at: &InstanceRef) -> Vec<QuestionId>;
 }
 
-/// What clients see of all workspaces, in one moment. It reads, and decides nothing.
+/// State of all workspaces at one moment, for clients. Read-only.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(super) workspaces: &'a BTreeMap<WorkspaceId, Workspace>,

@@ -123,10 +123,11 @@ impl Watchers {
     }
 }
 
-/// The clients that watch workspaces: one of them, one of its conversations, or all of them.
+/// Clients that watch a workspace, all workspaces, or the turns of a conversation.
 ///
-/// Each event of an open workspace reaches each of its watchers exactly once, in order. One that
-/// returns with a cursor gets what it missed, or learns that this is no longer available.
+/// Each event of an open workspace is sent to each watcher exactly once, in order. A watcher that
+/// reconnects with a cursor receives the missed events, or a snapshot if they are no longer
+/// available.
 #[derive(Debug, Default)]
 pub(crate) struct Audience {
     workspaces: BTreeMap<WorkspaceId, Watchers>,
@@ -135,7 +136,7 @@ pub(crate) struct Audience {
 }
 
 impl Audience {
-    /// Admits watchers of a workspace. `epoch` counts if it was not open yet.
+    /// Accepts watchers of a workspace. `epoch` applies only if it was not open.
     pub(crate) fn open(&mut self, id: &WorkspaceId, epoch: u64) {
         let watchers = self.workspaces.entry(id.clone());
         watchers.or_insert_with(|| Watchers::new(epoch));

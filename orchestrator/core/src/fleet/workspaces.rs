@@ -16,6 +16,7 @@ use goondan_protocol::ids::{
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::RuntimeEvent;
+use goondan_store::StoreError;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::{Close, Observe};
 
@@ -23,6 +24,7 @@ use super::changes::AppliedConfiguration;
 use super::collectors::code_of;
 use super::connectors::Connector;
 use super::conversation::Conversation;
+use super::conversation::process_messages::store_failure;
 use super::models::Model;
 use super::parked_events::ParkedEvents;
 use super::slot::Slot;
@@ -32,7 +34,8 @@ use crate::jobs::LogFailure;
 use crate::limits::PROVIDER_GRACE_MIN_MS;
 use crate::refusals::{closed_error, deleted_error, no_workspace, stopping_error};
 use crate::{
-    CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, WorkspaceSettings,
+    CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, ProcessId, RequestToken,
+    WorkspaceSettings,
 };
 
 pub(crate) fn problem_of(error: &ControlError) -> WorkspaceProblem {
@@ -403,9 +406,9 @@ impl Fleet {
     }
 }
 
-/// Its configuration.
+/// Configuration.
 impl Workspace {
-    /// A new configuration is valid. Outdated processes are not replaced yet.
+    /// Applies a valid configuration. Outdated processes are not replaced yet.
     fn on_configuration(&mut self, bundle: ProjectConfig) {
         for connector in self.connectors.values_mut() {
             connector.on_configuration(Some(&bundle));
@@ -423,7 +426,7 @@ impl Workspace {
         self.bundle = Some(bundle);
     }
 
-    /// Replaces the outdated processes of connections. Returns how many there are.
+    /// Replaces the outdated processes of connections, and returns their number.
     fn replace_connectors(&mut self, cx: &mut Cx) -> usize {
         let mut outdated = 0;
         let names: Vec<ConnectionName> = self.connectors.keys().cloned().collect();
@@ -463,7 +466,7 @@ impl Workspace {
     }
 }
 
-/// Its processes.
+/// Processes.
 impl Workspace {
     pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
         match owner {
@@ -479,7 +482,7 @@ impl Workspace {
         }
     }
 
-    /// Restarts every connector, those of models too, and returns how many ran.
+    /// Restarts every process of a connection or a model. Returns the number that ran.
     pub(crate) fn restart_connectors(&mut self, cx: &mut Cx) -> usize {
         let ran = self.connectors.values_mut().map(Connector::forgive);
         let running = ran.filter(|ran| *ran).count() + self.models.forgive();
@@ -520,8 +523,8 @@ impl Workspace {
         cx.stopping().is_some() || self.closing.is_some()
     }
 
-    /// True if no agent and no task is left whose work could need a connection or a model. One
-    /// that is being killed waits for nothing.
+    /// True if no remaining agent or task can need a connection or a model. A process that is being
+    /// killed does not count.
     pub(super) fn is_past_work(&self) -> bool {
         let mut agents = self.conversations.values().map(Conversation::slot);
         let mut tasks = self.runs.iter().map(|(_, run)| run.slot());
@@ -574,7 +577,7 @@ impl Workspace {
     }
 }
 
-/// Its conversations.
+/// Conversations.
 impl Workspace {
     /// The reference to one of its conversations.
     pub(super) fn conversation_ref(&self, key: &InstanceKey) -> InstanceRef {
@@ -594,7 +597,7 @@ impl Workspace {
         self.conversations.values().any(Conversation::is_frozen)
     }
 
-    /// The conversations that have something to do, and whose they are.
+    /// Active conversations with their agents.
     pub(crate) fn agents(&self) -> Vec<(InstanceKey, AgentName)> {
         let running = self.conversations.iter();
         let agents = running.map(|(key, entry)| (key.clone(), entry.agent().clone()));
@@ -624,7 +627,7 @@ impl Workspace {
         })
     }
 
-    /// Why no turn of a conversation will begin, if none will: to wait for one would be in vain.
+    /// Reason that no further turn of a conversation begins; `None` if one can begin.
     pub(crate) fn why_nothing_begins(&self, cx: &Cx, key: &InstanceKey) -> Option<ControlError> {
         if cx.stopping().is_some() {
             return Some(stopping_error());
@@ -634,6 +637,20 @@ impl Workspace {
         }
         let entry = self.conversations.get(key)?;
         entry.is_deleting().then(|| deleted_error(key))
+    }
+
+    /// Handles a failure of the store for a conversation. One that is gone has no process to end.
+    pub(super) fn on_store_failure(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        process: Option<ProcessId>,
+        error: &StoreError,
+    ) {
+        match self.conversations.get_mut(&at.instance_key) {
+            Some(entry) => entry.on_store_failure(cx, at, process, error),
+            None => cx.log(store_failure(error).about(at, None)),
+        }
     }
 
     /// Removes an idle conversation without a process.
@@ -699,7 +716,7 @@ impl Workspace {
     }
 }
 
-/// Its exports of traces.
+/// Exports of traces.
 impl Workspace {
     /// Queues an event of a turn for export.
     pub(super) fn tell_collectors(&mut self, cx: &mut Cx, event: &RuntimeEvent) {

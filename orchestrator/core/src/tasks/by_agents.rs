@@ -328,9 +328,7 @@ impl Tasks {
                     }
                     _ => DecisionVerdict::NotNow { message },
                 };
-                fleet
-                    .cx()
-                    .answer_press(chat.process, chat.request_id, verdict);
+                fleet.cx().answer_press(chat.press, verdict);
             }
         }
     }

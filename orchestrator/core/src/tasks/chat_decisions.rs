@@ -22,8 +22,7 @@ use super::Tasks;
 use super::entry::{ChatRequester, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::proposals::what_by;
 use super::runs::is_ending;
-use crate::ProcessId;
-use crate::exchange::TaskRef;
+use crate::exchange::{ChildRequest, TaskRef};
 use crate::fleet::Fleet;
 
 /// Longest label of a button, in characters. An option with a longer text is answered by a reply.
@@ -45,7 +44,7 @@ fn id_of(state: &State, key: &str) -> DecisionId {
     DecisionId::of_digest(short)
 }
 
-/// Buttons for the options of an ask; none if they do not fit.
+/// Buttons for the options of an ask; empty if they do not fit.
 fn choices_of(ask: &TaskAsk) -> Vec<DecisionChoice> {
     let is_short = |option: &String| option.chars().nth(LABEL_CHARS_MAX).is_none();
     if ask.options.len() > MAX_DECISION_CHOICES || !ask.options.iter().all(is_short) {
@@ -250,7 +249,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         (id, decision_id): (&WorkspaceId, &DecisionId),
-        (process, request_id): (ProcessId, Option<u64>),
+        press: ChildRequest,
         (by, answer): (String, &DecisionAnswer),
         may_decide: impl Fn(&AgentName) -> bool,
     ) -> Result<(), Option<DecisionVerdict>> {
@@ -284,8 +283,7 @@ impl Tasks {
         let what = format!("answer {key}");
         let needs_text = matches!(&answered, Answered::Rework(_, text) if text.is_empty());
         let asker = TaskRequester::Chat(ChatRequester {
-            process,
-            request_id,
+            press,
             decision,
             hint: needs_text.then_some(NO_CHANGES),
         });

@@ -17,10 +17,11 @@ use goondan_tasks::words::happening;
 use serde_json::Value;
 
 use super::conversation_runs::ConversationTurnRun;
+use crate::exchange::ChildRequest;
 use crate::exchange::tasks::DiskMeasurement;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
-use crate::{ClockTime, ProcessId, RequestToken};
+use crate::{ClockTime, RequestToken};
 
 /// Caller that waits for the result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +36,7 @@ pub(super) enum TaskRequester {
 /// A person's answer in a chat, and the connection that waits for its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChatRequester {
-    pub(super) process: ProcessId,
-    pub(super) request_id: Option<u64>,
+    pub(super) press: ChildRequest,
     pub(super) decision: ChatDecision,
     /// Advice for an answer that the task refuses.
     pub(super) hint: Option<&'static str>,

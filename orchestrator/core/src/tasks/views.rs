@@ -25,9 +25,7 @@ impl Tasks {
             TaskRequester::Chat(chat) => {
                 let how = chat.decision.how.clone();
                 let verdict = DecisionVerdict::Decided { how };
-                return fleet
-                    .cx()
-                    .answer_press(chat.process, chat.request_id, verdict);
+                return fleet.cx().answer_press(chat.press, verdict);
             }
         };
         match self.entry(at).and_then(|entry| info_of(fleet, at, entry)) {

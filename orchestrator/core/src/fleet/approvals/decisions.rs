@@ -14,22 +14,20 @@ use serde_json::json;
 
 use super::pending::Approvals;
 use crate::bus::context::Cx;
+use crate::exchange::ChildRequest;
 use crate::fleet::Workspace;
 use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::limits::DENY_AGAIN_MS;
 use crate::refusals::control_error;
-use crate::{Peer, ProcessId, RequestToken};
+use crate::{Peer, RequestToken};
 
 /// Recipient of a decision's result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DecisionRequester {
     Client(RequestToken),
     /// A connection whose button was pressed.
-    Button {
-        process: ProcessId,
-        request_id: Option<u64>,
-    },
+    Button(ChildRequest),
     /// The configuration: the time limit is over.
     Timeout,
 }
@@ -168,9 +166,8 @@ impl Workspace {
         } = deciding;
         let id = decided.approval_id.clone();
         let mono_ms = cx.now().mono_ms;
-        let mut entry = self.conversations.get_mut(&at.instance_key);
-        let open = entry.as_deref_mut();
-        let open = open.and_then(|entry| entry.approvals_mut().get_mut(&id));
+        let entry = self.conversations.get_mut(&at.instance_key);
+        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
         if let Some(open) = open {
             open.is_deciding = false;
             open.known.decided = result.is_ok().then(|| decided.clone());
@@ -183,12 +180,10 @@ impl Workspace {
             }
             Err(error) => {
                 tell_undecided(cx, decider, control_error(&error), false);
-                if let Some(entry) = entry {
-                    entry.on_store_failure(cx, &at, None, &error);
-                }
-                return;
+                return self.on_store_failure(cx, &at, None, &error);
             }
         }
+        let entry = self.conversations.get(&at.instance_key);
         let open = entry.and_then(|entry| entry.approvals().get(&id));
         let tool_name = open.map(|open| open.known.call.tool_name.clone());
         let told = in_words(&decided);
@@ -205,13 +200,10 @@ impl Workspace {
                 };
                 cx.respond(token, &answer);
             }
-            DecisionRequester::Button {
-                process,
-                request_id,
-            } => {
+            DecisionRequester::Button(press) => {
                 let how = decision.as_str().to_owned();
                 let verdict = DecisionVerdict::Decided { how };
-                cx.answer_press(process, request_id, verdict);
+                cx.answer_press(press, verdict);
             }
             DecisionRequester::Timeout => {}
         }
@@ -309,15 +301,12 @@ fn tell_undecided(cx: &mut Cx, decider: DecisionRequester, error: ControlError, 
     let message = error.message.clone();
     match decider {
         DecisionRequester::Client(token) => cx.respond_error(token, error),
-        DecisionRequester::Button {
-            process,
-            request_id,
-        } => {
+        DecisionRequester::Button(press) => {
             let verdict = match is_over {
                 true => DecisionVerdict::Over {},
                 false => DecisionVerdict::NotNow { message },
             };
-            cx.answer_press(process, request_id, verdict);
+            cx.answer_press(press, verdict);
         }
         // It is tried again after [`DENY_AGAIN_MS`] while the call waits.
         DecisionRequester::Timeout => {}

@@ -144,7 +144,7 @@ impl Conversation {
         cx.drain(&mut self.slot, &owner, agent, grace_period_ms, reason);
     }
 
-    /// Ends its process, which is not in a turn: it holds the conversation as it was.
+    /// Kills its process, which is not in a turn: it has the old conversation loaded.
     pub(crate) fn end_idle_process(&mut self, cx: &mut Cx) {
         cx.kill(&mut self.slot, true);
     }
@@ -156,8 +156,8 @@ impl Conversation {
         }
     }
 
-    /// Handles a failure of the store. The process ends; the next one continues from durable data,
-    /// with a back-off between attempts. The failure counts against no event.
+    /// Handles a failure of the store. The process ends; the next process resumes from durable data,
+    /// with a back-off between attempts. The failure does not count against an event.
     pub(in crate::fleet) fn on_store_failure(
         &mut self,
         cx: &mut Cx,
@@ -165,9 +165,7 @@ impl Conversation {
         process: Option<ProcessId>,
         error: &StoreError,
     ) {
-        let event = LogEvent::error("store failed to serve agent; ending its process");
-        let event = event.with("error", goondan_log::error_chain(error));
-        self.log(cx, at, event);
+        self.log(cx, at, store_failure(error));
         let process = process.or(self.process());
         self.on_store_failed(process);
         if let Some(process) = process {
@@ -332,6 +330,12 @@ impl Conversation {
             self.send(cx, at, (process, None), None, message);
         }
     }
+}
+
+/// A line of the log about a store that failed to serve an agent.
+pub(in crate::fleet) fn store_failure(error: &StoreError) -> LogEvent {
+    let event = LogEvent::error("store failed to serve agent; ending its process");
+    event.with("error", goondan_log::error_chain(error))
 }
 
 /// Records a message to or from the model in the message log (`LLM-1`).
