@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::{HeaderName, HeaderValue};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use goondan_protocol::lone_surrogates::without_lone_surrogates;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcError, RequestId,
     ServerJsonRpcMessage,
@@ -23,7 +24,6 @@ use serde_json::Value;
 use sse_stream::Sse;
 
 use super::initialize_result;
-use crate::lone_surrogates::without_lone_surrogates;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
