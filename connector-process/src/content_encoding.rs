@@ -7,6 +7,8 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_ENCODING;
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
+use crate::limits::ENCODED_PIECE_BYTES;
+
 /// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentEncoding {
@@ -15,6 +17,9 @@ pub(crate) enum ContentEncoding {
     /// With or without the frame of zlib, which many senders leave out (RFC 9110, 8.4.1.2).
     Deflate,
 }
+
+/// Content encodings that `fetch` of JavaScript decodes and [`BodyDecoder`] does not.
+const UNDECODED: [&str; 2] = ["br", "zstd"];
 
 impl ContentEncoding {
     /// The encoding of a body with these headers.
@@ -30,34 +35,31 @@ impl ContentEncoding {
         let name = name.trim().to_ascii_lowercase();
         match name.as_str() {
             "" | "identity" => Ok(Self::Identity),
-            "gzip" | "x-gzip" => Ok(Self::Gzip),
-            "deflate" => Ok(Self::Deflate),
-            _ => Err(name),
+            name => Self::named(name).ok_or(name.to_owned()),
         }
     }
-}
 
-/// Content encodings that `fetch` of JavaScript decodes and [`BodyDecoder`] does not.
-const UNDECODED: [&str; 2] = ["br", "zstd"];
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "gzip" | "x-gzip" => Some(Self::Gzip),
+            "deflate" => Some(Self::Deflate),
+            _ => None,
+        }
+    }
 
-impl ContentEncoding {
-    /// The encoding of an answer, if none was requested. As in `fetch`, a body in an encoding that is
-    /// unknown there stays as it is.
+    /// The encoding of an answer whose request asked for none. As in `fetch`, a body whose encoding
+    /// is unknown there is not decoded.
     ///
     /// # Errors
     ///
     /// A message about an encoding that is not supported.
     pub(crate) fn of_answer(headers: &HeaderMap) -> Result<Self, String> {
         Self::of(headers).or_else(|names| {
-            let is_known = names.split(',').any(|name| {
-                let name = name.trim();
-                let is_supported = ["gzip", "x-gzip", "deflate"].contains(&name);
-                is_supported || UNDECODED.contains(&name)
-            });
-            if is_known {
-                return Err(format!("the body is encoded as `{names}`, unasked"));
+            let mut parts = names.split(',').map(str::trim);
+            match parts.any(|name| Self::named(name).is_some() || UNDECODED.contains(&name)) {
+                true => Err(format!("the body is encoded as `{names}`, unasked")),
+                false => Ok(Self::Identity),
             }
-            Ok(Self::Identity)
         })
     }
 }
@@ -80,6 +82,29 @@ impl BodyDecoder {
             ContentEncoding::Gzip => Self::Gzip(MultiGzDecoder::new(Vec::new())),
             ContentEncoding::Deflate => Self::AnyDeflate,
         }
+    }
+
+    /// Decodes the next part and appends it to a body of at most `most` bytes. Returns true if the
+    /// body has more.
+    ///
+    /// # Errors
+    ///
+    /// If the part does not continue the encoding.
+    pub(crate) fn decode_to(
+        &mut self,
+        body: &mut Vec<u8>,
+        most: usize,
+        part: &[u8],
+    ) -> io::Result<bool> {
+        for piece in part.chunks(ENCODED_PIECE_BYTES) {
+            let decoded = self.decode(piece)?;
+            let room = most.saturating_sub(body.len());
+            body.extend_from_slice(decoded.get(..room).unwrap_or(&decoded));
+            if decoded.len() > room {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Decodes the next part. The result can be empty.
@@ -165,6 +190,21 @@ mod tests {
         for name in ["br", "ZSTD", "gzip, br", "gzip, gzip"] {
             assert!(of_answer(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_compressed_unasked_is_decoded_up_to_the_limit() {
+        let plain = vec![b'a'; 100_000];
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(&plain).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let of = |most| {
+            let (mut decoder, mut body) = (BodyDecoder::new(ContentEncoding::Gzip), Vec::new());
+            let has_more = decoder.decode_to(&mut body, most, &gzip).unwrap();
+            (body.len(), has_more)
+        };
+        assert_eq!(of(plain.len()), (plain.len(), false));
+        assert_eq!(of(plain.len() - 1), (plain.len() - 1, true));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Fetches files of services for agents.
 
-use std::io;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,8 +9,8 @@ use goondan_protocol::service::DOWNLOAD_BYTES_MAX;
 use reqwest::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName};
 use serde_json::{Value, json};
 
-use crate::content_encoding::{BodyDecoder, ContentEncoding};
-use crate::limits::{ENCODED_PIECE_BYTES, SERVICE_TIMEOUT_MS};
+use crate::content_encoding::ContentEncoding;
+use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::service::{ExchangeFailure, FailureContext, exchange_within};
 
 /// Fetches a file of at most `bytes_max`. Returns `{contentType, contentLength, etag,
@@ -31,13 +30,12 @@ pub(crate) async fn fetch(
     };
     let bytes_max = usize::try_from(bytes_max.min(DOWNLOAD_BYTES_MAX)).unwrap_or(usize::MAX);
     let within = Duration::from_millis(SERVICE_TIMEOUT_MS);
-    let too_long = || {
-        let message = format!("the file has more than {bytes_max} bytes");
-        CallError::new(CallErrorCode::TooLarge, message)
-    };
     let answered = match exchange_within(request, within, bytes_max).await {
         Ok(answered) => answered,
-        Err(ExchangeFailure::TooLong(_)) => return Err(too_long()),
+        Err(ExchangeFailure::TooLong(_)) => {
+            let message = format!("the file has more than {bytes_max} bytes");
+            return Err(CallError::new(CallErrorCode::TooLarge, message));
+        }
         Err(broken) => return Err(failed.without_answer(&broken)),
     };
     if (300..400).contains(&answered.status) {
@@ -49,14 +47,10 @@ pub(crate) async fn fetch(
         let said = "no file";
         return Err(failed.by_status(answered.status, said, answered.retry_after_ms()));
     }
-    let strange = |reason: String| {
-        let message = format!("{service}: {reason}");
-        CallError::new(CallErrorCode::Internal, message)
-    };
-    let encoding = ContentEncoding::of_answer(&answered.headers).map_err(strange)?;
-    let content = decoded(&answered.body, encoding, bytes_max);
-    let content = content.map_err(|error| strange(error.to_string()))?;
-    let content = content.ok_or_else(too_long)?;
+    // The exchange decodes only supported encodings.
+    ContentEncoding::of_answer(&answered.headers).map_err(|reason| {
+        CallError::new(CallErrorCode::Internal, format!("{service}: {reason}"))
+    })?;
     let header = |name: HeaderName| {
         let value = answered.headers.get(name);
         value
@@ -66,43 +60,47 @@ pub(crate) async fn fetch(
     let length = header(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     Ok(json!({
         "contentType": header(CONTENT_TYPE), "contentLength": length, "etag": header(ETAG),
-        "contentDisposition": header(CONTENT_DISPOSITION), "base64": STANDARD.encode(&content),
+        "contentDisposition": header(CONTENT_DISPOSITION), "base64": STANDARD.encode(&answered.body),
     }))
-}
-
-/// Decodes a body; `None` if it is longer than `most`.
-fn decoded(body: &[u8], encoding: ContentEncoding, most: usize) -> io::Result<Option<Vec<u8>>> {
-    let mut decoder = BodyDecoder::new(encoding);
-    let mut content = Vec::new();
-    for piece in body.chunks(ENCODED_PIECE_BYTES) {
-        content.extend_from_slice(&decoder.decode(piece)?);
-        if content.len() > most {
-            return Ok(None);
-        }
-    }
-    Ok(Some(content))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
     use super::*;
 
-    #[test]
-    fn a_file_that_is_compressed_unasked_is_decoded_up_to_the_limit() {
-        let plain = vec![b'a'; 100_000];
+    #[tokio::test]
+    async fn a_file_that_is_compressed_unasked_is_decoded_once() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-        gzip.write_all(&plain).unwrap();
+        gzip.write_all(b"a file").unwrap();
         let gzip = gzip.finish().unwrap();
-        let of = |most| decoded(&gzip, ContentEncoding::Gzip, most).unwrap();
-        assert_eq!(of(plain.len()).as_deref(), Some(&plain[..]));
-        assert_eq!(of(plain.len() - 1), None);
-        assert!(decoded(b"plain text, and more", ContentEncoding::Gzip, 99).is_err());
-        let same = decoded(b"as it is", ContentEncoding::Identity, 99).unwrap();
-        assert_eq!(same.as_deref(), Some(&b"as it is"[..]));
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", socket.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            for (encoding, body) in [("gzip", &*gzip), ("br", b"?"), ("identity", b"a file")] {
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\ncontent-length: {}\r\n\
+                     connection: close\r\n\r\n",
+                    body.len()
+                );
+                let (mut stream, _) = socket.accept().unwrap();
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+            }
+        });
+        let client = crate::http::service_client().unwrap();
+        let expected = json!(STANDARD.encode("a file"));
+        let found = fetch(client.get(&url), "it", 100).await.unwrap();
+        assert_eq!(found["base64"], expected);
+        let error = fetch(client.get(&url), "it", 100).await.unwrap_err();
+        assert!(error.message.contains("`br`"), "{error}");
+        let found = fetch(client.get(&url), "it", 100).await.unwrap();
+        assert_eq!(found["base64"], expected);
+        server.join().unwrap();
     }
 }

@@ -37,8 +37,7 @@ use crate::content_encoding::{BodyDecoder, ContentEncoding};
 use crate::gateway::Gateway;
 use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
 use crate::limits::{
-    ENCODED_PIECE_BYTES, OLDER_REDIRECTS_MAX, REDIRECTS_MAX, SERVICE_TIMEOUT_MS,
-    SHOWN_HEADER_BYTES_MAX,
+    OLDER_REDIRECTS_MAX, REDIRECTS_MAX, SERVICE_TIMEOUT_MS, SHOWN_HEADER_BYTES_MAX,
 };
 use crate::look_back::{Evidence, key_of};
 use crate::service::FailureContext;
@@ -282,16 +281,14 @@ impl Fetcher {
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(ReadFailure::Broken)? {
-            for piece in chunk.chunks(ENCODED_PIECE_BYTES) {
-                let decoded = decoder.decode(piece).map_err(|error| {
+            let has_more = decoder
+                .decode_to(&mut body, most, &chunk)
+                .map_err(|error| {
                     let message = format!("the body of the answer ({status}) cannot be decoded: ");
                     ReadFailure::Encoding(message + &error.to_string())
                 })?;
-                let room = most.saturating_sub(body.len());
-                body.extend_from_slice(decoded.get(..room).unwrap_or(&decoded));
-                if decoded.len() > room {
-                    return Ok((body, true));
-                }
+            if has_more {
+                return Ok((body, true));
             }
         }
         Ok((body, false))

@@ -62,7 +62,6 @@ pub mod limits;
 mod lines;
 mod link;
 mod listener;
-mod lone_surrogates;
 mod look_back;
 mod matrix;
 mod mcp;

@@ -317,7 +317,7 @@ pub const REDIRECTS_MAX: usize = 5;
 /// The same in the older contract, in which `fetch` of JavaScript set the limit.
 pub const OLDER_REDIRECTS_MAX: usize = 20;
 
-/// Encoded bytes of a body that are decoded at once, which bounds what a few of them expand to.
+/// Encoded bytes that are decoded in one step, so that a small body cannot expand far beyond a limit.
 pub const ENCODED_PIECE_BYTES: usize = 1_024;
 
 /// Longest header shown to a model, in bytes; the rest is truncated.

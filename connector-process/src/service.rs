@@ -25,6 +25,7 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
+    /// The decoded body. A body in an unsupported encoding is not decoded.
     pub(crate) body: Vec<u8>,
 }
 
@@ -106,18 +107,17 @@ pub(crate) async fn exchange_within(
         {
             return Err(ExchangeFailure::NotSent(problem.to_string()));
         }
-        // Some servers and proxies compress although no request asks for it. A body in an unknown
-        // encoding stays as it is, because status and headers count nevertheless.
+        // Some servers and proxies compress although no request asks for it. Status and headers
+        // count even if the encoding is unknown.
         let encoding = ContentEncoding::of(response.headers());
         let mut decoder = BodyDecoder::new(encoding.unwrap_or(ContentEncoding::Identity));
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            let chunk = decoder.decode(&chunk);
-            let chunk = chunk.map_err(|error| {
+            let has_more = decoder.decode_to(&mut body, bytes_max, &chunk);
+            let has_more = has_more.map_err(|error| {
                 ExchangeFailure::Lost(format!("the compressed answer is damaged: {error}"))
             })?;
-            body.extend_from_slice(&chunk);
-            if body.len() > bytes_max {
+            if has_more {
                 return Err(ExchangeFailure::TooLong(bytes_max));
             }
         }
@@ -341,7 +341,7 @@ mod tests {
             body.len()
         );
         let damaged = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 12\r\n\r\n\
-                       no gzip here";
+                       not gzipped!";
         let answers = [[head.as_bytes(), &body].concat(), damaged.into()];
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", socket.local_addr().unwrap());

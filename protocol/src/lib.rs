@@ -46,6 +46,7 @@ pub mod images;
 pub mod ipc;
 pub mod lifecycle;
 pub mod limits;
+pub mod lone_surrogates;
 pub mod message;
 pub mod metrics;
 pub mod module_file;

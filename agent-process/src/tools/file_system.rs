@@ -240,7 +240,7 @@ fn edit(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> 
     }
     let text = match near.is_empty() {
         true => text.replace(old_text.as_ref(), &new_text),
-        false => near_text::replaced(&text, &near, &new_text),
+        false => near_text::replaced(&text, &near, &old_text, &new_text),
     };
     put(places, &args.path, text.as_bytes())?;
     let noun = if found == 1 { "place" } else { "places" };

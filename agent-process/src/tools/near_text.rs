@@ -45,14 +45,34 @@ pub(super) fn places(text: &str, wanted: &str) -> Vec<Range<usize>> {
     places
 }
 
-/// The text with `replacement` at these places.
-pub(super) fn replaced(text: &str, places: &[Range<usize>], replacement: &str) -> String {
+/// The text with `replacement` instead of `wanted` at the places of `wanted`. The start and the end
+/// that both have in common keep the characters of the file.
+pub(super) fn replaced(
+    text: &str,
+    places: &[Range<usize>],
+    wanted: &str,
+    replacement: &str,
+) -> String {
+    let same = |pair: &(char, char)| pair.0 == pair.1;
+    let at_start = wanted.chars().zip(replacement.chars());
+    let at_start = at_start.take_while(same).count();
+    let shorter = wanted.chars().count().min(replacement.chars().count());
+    let at_end = wanted.chars().rev().zip(replacement.chars().rev());
+    let at_end = at_end.take_while(same).count().min(shorter - at_start);
+    let new: String = {
+        let count = replacement.chars().count() - at_start - at_end;
+        replacement.chars().skip(at_start).take(count).collect()
+    };
     let mut result = String::with_capacity(text.len());
     let mut rest = 0;
     for place in places {
-        result.push_str(text.get(rest..place.start).unwrap_or_default());
-        result.push_str(replacement);
-        rest = place.end;
+        let found = text.get(place.clone()).unwrap_or_default();
+        let bytes_at_start: usize = found.chars().take(at_start).map(char::len_utf8).sum();
+        let bytes_at_end: usize = found.chars().rev().take(at_end).map(char::len_utf8).sum();
+        let start = place.start + bytes_at_start;
+        result.push_str(text.get(rest..start).unwrap_or_default());
+        result.push_str(&new);
+        rest = place.end - bytes_at_end;
     }
     result.push_str(text.get(rest..).unwrap_or_default());
     result
@@ -65,17 +85,37 @@ mod tests {
     #[test]
     fn prov_1_text_that_looks_the_same_is_found() {
         for (text, wanted, expected) in [
-            ("the list in\u{a0}current", "in current", "the list X"),
-            ("say “hello” – twice", "\"hello\" - twice", "say X"),
-            ("it’s 데이터\u{202f}x", "it's 데이터 x", "X"),
-            ("’’’", "'", "XXX"),
-            ("‘a’ ‘a’", "'a'", "X X"),
-            ("plain \"a\"", "“a”", "plain X"),
+            ("the list in\u{a0}current", "in current", "the list +"),
+            ("say “hello” – twice", "\"hello\" - twice", "say +"),
+            ("it’s 데이터\u{202f}x", "it's 데이터 x", "+"),
+            ("’’’", "'", "+++"),
+            ("‘a’ ‘a’", "'a'", "+ +"),
+            ("plain \"a\"", "“a”", "plain +"),
             ("a", "b", "a"),
-            ("a", "a", "X"),
+            ("a", "a", "+"),
         ] {
             let places = places(text, wanted);
-            assert_eq!(replaced(text, &places, "X"), expected, "{text}");
+            assert_eq!(replaced(text, &places, wanted, "+"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn prov_1_unchanged_parts_of_an_edit_keep_their_characters() {
+        for (text, wanted, replacement, expected) in [
+            (
+                "say “hello” – twice",
+                "say \"hello\" - twice",
+                "say \"hello\" - once",
+                "say “hello” – once",
+            ),
+            ("a\u{a0}b", "a b", "a b c", "a\u{a0}b c"),
+            ("‘a’ ‘a’", "'a'", "'aa'", "‘aa’ ‘aa’"),
+            ("‘aa’", "'aa'", "'a'", "‘a’"),
+            ("‘a’", "'a'", "", ""),
+            ("‘a’", "'a'", "'a'", "‘a’"),
+        ] {
+            let places = places(text, wanted);
+            assert_eq!(replaced(text, &places, wanted, replacement), expected);
         }
     }
 }

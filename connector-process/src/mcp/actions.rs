@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn prov_1_a_cursor_that_does_not_advance_ends_the_list() {
         let mut pages = ToolPages::default();
-        // An empty cursor is one as well.
+        // An empty cursor is valid.
         assert_eq!(pages.add(page(&["a"], Some(""))).as_deref(), Some(""));
         assert_eq!(pages.add(page(&["b"], Some("2"))).as_deref(), Some("2"));
         assert_eq!(pages.add(page(&["b"], Some("2"))), None);

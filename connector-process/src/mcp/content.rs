@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 /// Name of our tool that reads a resource.
 pub(super) const READ_RESOURCE: &str = "read_resource";
 
-/// Fields of a result that are no contents.
-const NO_CONTENT: &[&str] = &[
+/// Fields of a result that the protocol defines. All others are contents if it has no other
+/// content.
+const DEFINED: &[&str] = &[
     "content",
     "structuredContent",
     "isError",
@@ -18,12 +19,15 @@ const NO_CONTENT: &[&str] = &[
 
 /// Converts the result of a tool.
 pub(super) fn of_call(result: &Value) -> McpResult {
+    let is_error = result.get("isError") == Some(&Value::Bool(true));
     // A field of the protocol's first version, in which some servers put the whole result.
     if let Some(inner) = result.get("toolResult").filter(|inner| !inner.is_null()) {
-        if inner.get("content").is_some() {
-            return of_call(inner);
-        }
-        return of_call(&json!({"content": inner}));
+        let mut found = match inner.get("content") {
+            Some(_) => of_call(inner),
+            None => of_call(&json!({"content": inner})),
+        };
+        found.is_error |= is_error;
+        return found;
     }
     let mut builder = ResultBuilder::default();
     match result.get("content") {
@@ -41,13 +45,13 @@ pub(super) fn of_call(result: &Value) -> McpResult {
         && let Some(fields) = result.as_object()
     {
         let mut fields = fields.clone();
-        fields.retain(|name, _| !NO_CONTENT.contains(&name.as_str()));
+        fields.retain(|name, _| !DEFINED.contains(&name.as_str()));
         if !fields.is_empty() {
             builder.say(Value::Object(fields).to_string());
         }
     }
     McpResult {
-        is_error: result.get("isError") == Some(&Value::Bool(true)),
+        is_error,
         ..builder.into_result()
     }
 }
@@ -120,7 +124,7 @@ impl ResultBuilder {
                 Some(Value::Null) | None => self.say(String::new()),
                 Some(other) => self.say(other.to_string()),
             },
-            // Not a part of a content, but data of the tool's own.
+            // Data of the tool instead of a part.
             _ if part.get("type").is_none() => self.say(part.to_string()),
             "resource" => {
                 if let Some(resource) = part.get("resource") {
@@ -128,7 +132,8 @@ impl ResultBuilder {
                 }
             }
             "resource_link" => self.say(link(part)),
-            // Its contents prove the type later.
+            // A default for servers that omit the type; the request to the model has the type that
+            // the data prove.
             "image" => {
                 let media_type = text("/mimeType").unwrap_or("image/png");
                 self.take_data("image", Some(media_type), text("/data"));
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_results_in_no_form_of_the_protocol_reach_the_model() {
+    fn prov_1_results_in_other_forms_reach_the_model() {
         for (result, expected) in [
             (json!({"content": "one"}), "one"),
             (json!({"content": {"type": "text", "text": "one"}}), "one"),
@@ -246,6 +251,8 @@ mod tests {
         ] {
             assert_eq!(of_call(&result).text, expected, "{result}");
         }
+        let failed = json!({"toolResult": {"content": "no"}, "isError": true});
+        assert!(of_call(&failed).is_error);
         for part in [
             json!({"type": "blob", "data": "AAAA", "mimeType": "image/png"}),
             json!({"type": "image", "data": "AAAA"}),

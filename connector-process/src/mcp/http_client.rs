@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::http::{HeaderName, HeaderValue};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use goondan_protocol::JsonObject;
+use goondan_protocol::lone_surrogates::without_lone_surrogates;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcError, RequestId,
     ServerJsonRpcMessage,
@@ -23,7 +25,6 @@ use serde_json::Value;
 use sse_stream::Sse;
 
 use super::initialize_result;
-use crate::lone_surrogates::without_lone_surrogates;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
@@ -62,6 +63,41 @@ impl McpHttpClient {
         Ok(request)
     }
 
+    /// Handles the response to a message.
+    fn receive(
+        &self,
+        request: Option<PendingRpc>,
+        is_notification: bool,
+        response: Result<StreamableHttpPostResponse, HttpError>,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let response = match response {
+            response if is_notification => accepted(response)?,
+            Ok(response) => response,
+            Err(error) => return Err(self.rejected(request.as_ref(), error)),
+        };
+        self.correlate(request, response)
+    }
+
+    /// The error of a request that the server answered with an error status. Servers report a lost
+    /// session with other statuses than 404, and with bodies that are not messages.
+    fn rejected(&self, request: Option<&PendingRpc>, error: HttpError) -> HttpError {
+        let Some(request) = request.filter(|request| request.in_session) else {
+            return error;
+        };
+        let StreamableHttpError::UnexpectedServerResponse(said) = &error else {
+            return error;
+        };
+        match evidence_of_loss(said) {
+            LossEvidence::Certain => StreamableHttpError::SessionExpired,
+            LossEvidence::Possible if request.is_repeatable => StreamableHttpError::SessionExpired,
+            LossEvidence::Possible => {
+                self.is_doubtful.store(true, Ordering::Release);
+                error
+            }
+            LossEvidence::None => error,
+        }
+    }
+
     fn correlate(
         &self,
         request: Option<PendingRpc>,
@@ -96,12 +132,17 @@ impl McpHttpClient {
 }
 
 /// The error in an event as the answer of a request, if the event is an error without the request's
-/// id, or no message at all. The stream answers only this request.
+/// id or without the form of a message. The stream answers only this request.
 fn error_for(data: &str, id: &RequestId) -> Option<String> {
-    let said: Value = serde_json::from_str(data).ok()?;
+    const FIELDS: [&str; 3] = ["jsonrpc", "id", "error"];
+    let said: JsonObject = serde_json::from_str(data).ok()?;
+    // Other fields are of a log record or of another message.
+    if !said.keys().all(|field| FIELDS.contains(&field.as_str())) {
+        return None;
+    }
     let error = said.get("error").filter(|error| !error.is_null())?;
     let is_own = said.get("id") == serde_json::to_value(id).ok().as_ref();
-    if said.get("method").is_some() || is_own && said.get("jsonrpc").is_some() {
+    if is_own && said.contains_key("jsonrpc") {
         return None;
     }
     let message = error.as_str().or_else(|| error.get("message")?.as_str());
@@ -126,13 +167,12 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
-        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
+        let is_notification = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message(uri, message, session_id, auth_header, custom_headers)
             .await;
-        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
-        self.correlate(request, if is_note { taken(response) } else { response }?)
+        self.receive(request, is_notification, response)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -145,7 +185,7 @@ impl StreamableHttpClient for McpHttpClient {
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let request = self.prepare(&message, session_id.is_some())?;
-        let is_note = matches!(message, ClientJsonRpcMessage::Notification(_));
+        let is_notification = matches!(message, ClientJsonRpcMessage::Notification(_));
         let response = self
             .http
             .post_message_with_max_sse_event_size(
@@ -157,8 +197,7 @@ impl StreamableHttpClient for McpHttpClient {
                 max_sse_event_size,
             )
             .await;
-        let response = response.map_err(|error| with_lost_session(request.as_ref(), error));
-        self.correlate(request, if is_note { taken(response) } else { response }?)
+        self.receive(request, is_notification, response)
     }
 
     async fn delete_session(
@@ -260,32 +299,65 @@ impl Correlation {
     }
 }
 
-/// The error of a request. Servers report a lost session with another status than 404, and with a
-/// body that is no message; they have not executed the request.
-fn with_lost_session(request: Option<&PendingRpc>, error: HttpError) -> HttpError {
-    let in_session = request.is_some_and(|request| request.in_session);
-    match &error {
-        StreamableHttpError::UnexpectedServerResponse(said)
-            if in_session && (said.starts_with("HTTP 410") || is_of_lost_session(said)) =>
-        {
-            StreamableHttpError::SessionExpired
+/// Evidence that a server lost the session, in the error of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LossEvidence {
+    None,
+    /// The error can be the result of a tool as well, such as that of a browser's session. The
+    /// server may have executed the request.
+    Possible,
+    /// The server rejected the request because of its session, and did not execute it.
+    Certain,
+}
+
+impl LossEvidence {
+    /// The evidence in an error message.
+    fn of(message: &str) -> Self {
+        /// Messages of servers' libraries, in lower case.
+        const CERTAIN: [&str; 12] = [
+            "mcp-session-id",
+            "mcp session",
+            "session id",
+            "sessionid",
+            "no active session",
+            "no valid session",
+            "server not initialized",
+            "server is not initialized",
+            "server not initialised",
+            "session not initialized",
+            "session has been terminated",
+            "before initialization",
+        ];
+        const POSSIBLE: [&str; 3] = ["session", "initializ", "initialis"];
+        let message = message.to_lowercase();
+        let says_any = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if says_any(&CERTAIN) {
+            Self::Certain
+        } else if says_any(&POSSIBLE) {
+            Self::Possible
+        } else {
+            Self::None
         }
-        _ => error,
     }
 }
 
-/// True if a response with a status from 400 to 499 is about the session, and not about its token.
-fn is_of_lost_session(said: &str) -> bool {
-    let is_of_token = ["HTTP 401", "HTTP 403"]
-        .iter()
-        .any(|status| said.starts_with(status));
-    said.starts_with("HTTP 4") && !is_of_token && is_about_session(said)
+/// The evidence in a response with an error status, which its text begins with.
+fn evidence_of_loss(said: &str) -> LossEvidence {
+    let has_status = |status: &&str| said.starts_with(&format!("HTTP {status}"));
+    if has_status(&"410") {
+        return LossEvidence::Certain;
+    }
+    // The session of a token is another one.
+    let is_of_token = ["401", "403"].iter().any(has_status);
+    match has_status(&"4") && !is_of_token {
+        true => LossEvidence::of(said),
+        false => LossEvidence::None,
+    }
 }
 
-/// The response to a notification, which needs none. Servers answer it with a page, an empty body
-/// without a media type, an event stream, or an error because they do not know the method, and the
-/// session works nevertheless.
-fn taken(
+/// The response to a notification. A page, a body without a media type, an event stream, and an
+/// error are ignored: a notification needs no answer, and the session of such servers works.
+fn accepted(
     response: Result<StreamableHttpPostResponse, HttpError>,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     match response {
@@ -297,7 +369,7 @@ fn taken(
         | Ok(StreamableHttpPostResponse::Sse(..)) => {
             tracing::debug!(
                 ?response,
-                "the MCP server answered a notification out of turn"
+                "ignored the answer of the MCP server to a notification"
             );
             Ok(StreamableHttpPostResponse::Accepted)
         }
@@ -356,22 +428,14 @@ fn correlate(
         StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)
             if error.id.as_ref() != Some(&request.id) =>
         {
-            let is_lost = is_about_session(&error.error.message) || request.is_repeatable;
-            if request.in_session && is_lost {
+            let is_lost = LossEvidence::of(&error.error.message) == LossEvidence::Certain;
+            if request.in_session && (is_lost || request.is_repeatable) {
                 return Err(StreamableHttpError::SessionExpired);
             }
             Ok(Correlation::error(request, error.error, session))
         }
         other => Ok(Correlation::certain(other)),
     }
-}
-
-/// True if the error means that the server does not know the session.
-fn is_about_session(message: &str) -> bool {
-    let message = message.to_lowercase();
-    ["session", "initializ", "initialis"]
-        .iter()
-        .any(|word| message.contains(word))
 }
 
 #[cfg(test)]
@@ -432,6 +496,8 @@ mod tests {
             (own, false),
             (note, false),
             (result, false),
+            (r#"{"level":"warn","error":"retrying"}"#, false),
+            (r#"{"id":8,"result":{},"error":"no"}"#, false),
             ("ping", false),
         ] {
             let event = Sse {
@@ -462,10 +528,12 @@ mod tests {
 
     #[test]
     fn prov_1_a_lost_session_is_recognized_in_any_body() {
-        let lost = |in_session: bool, said: &str| {
+        let lost = |request: Option<PendingRpc>, said: &str| {
+            let client = McpHttpClient::new(crate::http::service_client().unwrap());
             let error = StreamableHttpError::UnexpectedServerResponse(said.to_owned().into());
-            let found = with_lost_session(awaited(in_session).as_ref(), error);
-            matches!(found, StreamableHttpError::SessionExpired)
+            let found = client.rejected(request.as_ref(), error);
+            let is_lost = matches!(found, StreamableHttpError::SessionExpired);
+            (is_lost, client.is_doubtful.load(Ordering::Acquire))
         };
         for said in [
             "HTTP 400 Bad Request: No active session",
@@ -473,15 +541,27 @@ mod tests {
             "HTTP 409 Conflict: the server is not initialized",
             "HTTP 410 Gone: ",
         ] {
-            assert!(lost(true, said), "{said}");
-            assert!(!lost(false, said), "{said}");
+            assert_eq!(lost(awaited(true), said), (true, false), "{said}");
+            assert_eq!(lost(awaited(false), said), (false, false), "{said}");
+        }
+        // A tool may have been executed. The next request starts a new session.
+        for said in [
+            "HTTP 400 Bad Request: the session of the browser has crashed",
+            "HTTP 422 Unprocessable Entity: failed to initialize the database",
+        ] {
+            assert_eq!(lost(awaited(true), said), (false, true), "{said}");
+            let listing = awaited(true).map(|request| PendingRpc {
+                is_repeatable: true,
+                ..request
+            });
+            assert_eq!(lost(listing, said), (true, false), "{said}");
         }
         for said in [
             "HTTP 400 Bad Request: no such field",
             "HTTP 302 Found: session",
             "HTTP 401 Unauthorized: the session has expired",
         ] {
-            assert!(!lost(true, said), "{said}");
+            assert_eq!(lost(awaited(true), said), (false, false), "{said}");
         }
     }
 
@@ -499,13 +579,13 @@ mod tests {
             Ok(StreamableHttpPostResponse::Accepted),
         ] {
             let shown = format!("{response:?}");
-            let accepted = taken(response);
+            let found = accepted(response);
             assert!(
-                matches!(accepted, Ok(StreamableHttpPostResponse::Accepted)),
+                matches!(found, Ok(StreamableHttpPostResponse::Accepted)),
                 "{shown}"
             );
         }
-        let lost = taken(Err(StreamableHttpError::SessionExpired));
+        let lost = accepted(Err(StreamableHttpError::SessionExpired));
         assert!(matches!(lost, Err(StreamableHttpError::SessionExpired)));
     }
 

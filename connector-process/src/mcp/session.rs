@@ -10,6 +10,7 @@ use goondan_clock::{sleep, timeout};
 use goondan_confinement::ProgramRights;
 use goondan_log::{TEXT_BYTES_MAX, error_chain};
 use goondan_protocol::call::TokenVerdict;
+use goondan_protocol::lone_surrogates::without_lone_surrogates;
 use rmcp::RoleClient;
 use rmcp::service::{Peer, RunningService, serve_client};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -33,7 +34,6 @@ use crate::limits::{
     SERVICE_CONNECT_TIMEOUT_MS,
 };
 use crate::lines::{LineReader, ProgramStream};
-use crate::lone_surrogates::without_lone_surrogates;
 
 /// Byte order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -296,7 +296,8 @@ async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: Dupl
             false => None,
         };
         let text = text.unwrap_or(&line.bytes);
-        // The library would drop an answer with half of a character, and the call would wait for it.
+        // The library would drop an answer with half of a surrogate pair, and its call would never
+        // end.
         let repaired = std::str::from_utf8(text)
             .ok()
             .and_then(without_lone_surrogates);

@@ -1,7 +1,7 @@
-//! Tells messages from other output of a server's program (pure).
+//! Distinguishes messages from other output of a server's program (pure).
 //!
-//! Programs log to stdout, some of them as JSON. The library would answer a log line with an error,
-//! which some servers do not survive.
+//! Some programs write their log to stdout as JSON. The library would answer such a line with an
+//! error, and some servers exit because of it.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,20 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// The fields by which JSON is recognized as a message.
+/// The field by which JSON is recognized as a message.
 #[derive(Deserialize)]
-struct Envelope {
+struct Versioned {
     jsonrpc: Option<IgnoredAny>,
+}
+
+/// An answer without a version. A record of a log has other fields, although it can have an `id` and
+/// an `error`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unversioned {
     id: Option<IgnoredAny>,
     result: Option<IgnoredAny>,
-    error: Option<IgnoredAny>,
+    error: Option<JsonObject>,
 }
 
 /// The messages of a line: one, or those of a batch. `None` if the line is other output.
@@ -34,10 +41,11 @@ pub(super) fn messages(line: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
 
 /// The message in a text. An answer without a version gets one, because the library requires it.
 fn message(text: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let found: Envelope = serde_json::from_slice(text).ok()?;
+    let found: Versioned = serde_json::from_slice(text).ok()?;
     if found.jsonrpc.is_some() {
         return Some(Cow::Borrowed(text));
     }
+    let found: Unversioned = serde_json::from_slice(text).ok()?;
     let is_answer = found.id.is_some() && (found.result.is_some() || found.error.is_some());
     let mut fields: JsonObject = serde_json::from_slice(text).ok().filter(|_| is_answer)?;
     fields.insert("jsonrpc".to_owned(), json!("2.0"));
@@ -61,6 +69,8 @@ mod tests {
             r#"{"level":"info","msg":"client initialized","time":"2026-01-01T00:00:00Z"}"#,
             r#"{"level":30,"id":7,"msg":"request"}"#,
             r#"{"error":"no such file"}"#,
+            r#"{"level":"error","id":7,"error":{"code":1,"message":"no"}}"#,
+            r#"{"id":7,"error":"no such file"}"#,
             r#"{"method":"GET","id":3,"url":"/health"}"#,
             "{}",
             "[]",

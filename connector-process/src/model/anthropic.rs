@@ -173,7 +173,8 @@ fn blocks_of(said: &ChatMessage) -> Vec<Value> {
             .map(|picture| image(&picture))
             .collect();
         let text = told(result);
-        // A result that is marked as an error may have no images. Its text says so as well.
+        // The API rejects images in a result that is marked as an error. Its text reports the error as
+        // well.
         let is_marked = result.is_error && images.is_empty();
         let content = if images.is_empty() {
             Value::String(text)

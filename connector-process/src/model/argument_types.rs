@@ -1,9 +1,11 @@
 //! Fits the arguments of a call to the types of its tool's schema (pure).
 //!
-//! Models and servers write lists, objects, numbers and truth values as texts (`"[\"a\"]"`, `"5"`),
-//! objects where the tool expects their text, and `null` for what they leave out. Each of these
-//! calls would be refused, although its meaning is clear. Values whose type the schema allows stay
-//! as they are.
+//! Models and servers write lists, objects, numbers and booleans as texts (`"[\"a\"]"`, `"5"`), and
+//! objects where a tool expects JSON as a text. They write `null` for arguments that they omit. The
+//! agent would refuse such a call, although its meaning is clear.
+//!
+//! A value keeps its type if the schema allows it, or if the conversion could change its meaning: a
+//! list as a text can mean lines or words, and the number `1.10` has already lost a digit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +42,8 @@ impl ArgumentTypes {
     }
 }
 
-/// The types that a schema allows; `None` if it does not say all of them.
+/// The types that a schema allows. `None` if it does not restrict them, or not in a form that is
+/// recognized here.
 fn allowed_types(schema: &Map<String, Value>) -> Option<BTreeSet<&str>> {
     if let Some(kind) = schema.get("type") {
         return match kind {
@@ -131,30 +134,37 @@ fn fitted_fields(
 fn converted(value: Value, allowed: &BTreeSet<&str>) -> Value {
     match &value {
         Value::String(text) => {
-            let plain = text.trim();
-            let read = match plain {
+            let read = match text.trim() {
                 "True" => Some(Value::Bool(true)),
                 "False" => Some(Value::Bool(false)),
-                plain => serde_json::from_str(plain).ok(),
+                plain => serde_json::from_str(plain)
+                    .ok()
+                    .filter(|read| !is_rounded(plain, read)),
             };
             read.filter(|read| is_allowed(read, allowed))
                 .unwrap_or(value)
         }
-        Value::Number(number) => {
-            // A whole number as a fraction: `5.0`.
+        // A whole number as a fraction: `5.0`.
+        Value::Number(number) if number.is_f64() && allowed.contains("integer") => {
             let whole = number.as_f64().filter(|number| number.fract() == 0.0);
             let whole = whole.and_then(|number| format!("{number:.0}").parse::<i64>().ok());
-            match whole {
-                Some(whole) if allowed.contains("integer") => Value::from(whole),
-                _ if allowed.contains("string") => Value::String(number.to_string()),
-                _ => value,
-            }
+            whole.map_or(value, Value::from)
         }
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) if allowed.contains("string") => {
+        Value::Number(number) if !number.is_f64() && allowed.contains("string") => {
+            Value::String(number.to_string())
+        }
+        Value::Bool(_) if allowed.contains("string") => Value::String(value.to_string()),
+        Value::Object(fields) if !fields.is_empty() && allowed.contains("string") => {
             Value::String(value.to_string())
         }
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => value,
+        _ => value,
     }
+}
+
+/// True if a number may have lost digits, such as those of a long id.
+fn is_rounded(text: &str, read: &Value) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    read.is_f64() && digits > usize::try_from(f64::DIGITS).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -195,7 +205,15 @@ mod tests {
                 json!("[{\"n\": \"5\"}]"),
                 json!([{"n": 5}]),
             ),
-            // A text stays one where it is allowed, or where its meaning is not clear.
+            // A value stays as it is if it is allowed, or if its meaning is not clear.
+            (json!({"type": "string"}), json!(1.1), json!(1.1)),
+            (json!({"type": "string"}), json!(["a"]), json!(["a"])),
+            (json!({"type": "string"}), json!({}), json!({})),
+            (
+                json!({"type": "number"}),
+                json!("123456789012345678901234"),
+                json!("123456789012345678901234"),
+            ),
             (json!({"type": "string"}), json!("00713"), json!("00713")),
             (json!({"type": "string"}), json!("[1]"), json!("[1]")),
             (

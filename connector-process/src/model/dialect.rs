@@ -1,10 +1,10 @@
 //! The interface shared by the readers of all providers.
 
+use goondan_protocol::lone_surrogates;
 use serde_json::Value;
 
 use super::draft::{Draft, Excess};
 use super::events::{NoEvent, SseEvent};
-use crate::lone_surrogates::without_lone_surrogates;
 
 /// State after an event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +80,8 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
 }
 
 pub(super) fn json(event: &SseEvent) -> Result<Value, ReplyFault> {
-    serde_json::from_str(&event.data).or_else(|error| {
-        // Some servers cut a text in the middle of a character.
-        let repaired = without_lone_surrogates(&event.data);
-        let repaired = repaired.and_then(|data| serde_json::from_str(&data).ok());
-        repaired.ok_or(ReplyFault::NoJson(error))
-    })
+    // Some servers cut a text in the middle of a character.
+    lone_surrogates::from_json(&event.data).map_err(ReplyFault::NoJson)
 }
 
 /// The error of an event or a body. Some servers send an empty one with each event.

@@ -413,8 +413,8 @@ fn input_of(arguments: Arguments) -> Value {
     }
 }
 
-/// Parses arguments as models and servers write them: with line breaks in strings, or after
-/// placeholders and repetitions.
+/// Parses arguments. Line breaks in strings, placeholders before the arguments, and repetitions of
+/// them are allowed, because models and servers write them.
 fn read_arguments(text: &str) -> Option<Value> {
     if let Ok(input) = serde_json::from_str(text) {
         return Some(input);
@@ -432,11 +432,12 @@ fn read_arguments(text: &str) -> Option<Value> {
     }
 }
 
-/// Escapes control characters within the strings of JSON.
+/// Escapes control characters within the strings of JSON. One after a backslash stays, and the text
+/// invalid, because the meaning of both is unclear.
 fn with_escaped_controls(text: &str) -> String {
     let (mut escaped, mut in_string, mut after_backslash) = (String::new(), false, false);
     for c in text.chars() {
-        if in_string && c.is_control() {
+        if in_string && c.is_control() && !after_backslash {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             escaped.push(c);

@@ -119,8 +119,8 @@ impl Events {
         Ok(None)
     }
 
-    /// Takes a line of JSON without a field name. Within an event it continues the data, as of a
-    /// server that writes line breaks into it.
+    /// Takes a line of JSON without a field name. Within an event, it continues the data, because some
+    /// servers write line breaks into JSON.
     fn bare_line(&mut self, line: &str) -> Option<SseEvent> {
         if let Some(data) = &mut self.data {
             data.push('\n');

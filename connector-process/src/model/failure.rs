@@ -19,9 +19,8 @@ const QUOTED_CHARS: usize = 500;
 /// Anthropic's status code for "overloaded".
 const OVERLOADED: u16 = 529;
 
-/// Status codes between 400 and 499 by which servers and gateways say that they could not do their
-/// part: a dependency failed (AWS, Hugging Face), too early, no capacity (Groq), and a connection
-/// that was closed (nginx).
+/// Status codes between 400 and 499 with which servers and gateways report their own failures: of a
+/// dependency (AWS, Hugging Face), too early, no capacity (Groq), and a closed connection (nginx).
 const TRANSIENT: &[u16] = &[424, 425, 498, 499];
 
 /// Phrases by which providers and servers report that a conversation is too long, in lower case.
@@ -118,8 +117,14 @@ const UNKNOWN_MODELS: &[&str] = &[
     "invalid model name",
     "is not a valid model",
     "model identifier is invalid",
-    "does not exist or you do not have access",
+    "` does not exist or you do not have access",
 ];
+
+/// Fields in which servers repeat the request. A conversation can contain any of the phrases.
+const ECHOES: &[&str] = &["input", "messages", "prompt"];
+
+/// Marks after which messages of validators, and bodies that were truncated, repeat the request.
+const ECHO_MARKS: &[&str] = &["'input':", "input_value=", "\"input\":"];
 
 /// Phrases that mean that a filter refused the request, in lower case.
 const CONTENT_POLICIES: &[&str] = &[
@@ -236,6 +241,7 @@ pub(super) fn of_status(
     headers: Option<&HeaderMap>,
 ) -> CallError {
     let said = said_in(body);
+    let body = &without_echo(body);
     let message = match said.as_str() {
         "" => format!("{} answered {status}", place_of(model)),
         said => format!("{} answered {status}: {said}", place_of(model)),
@@ -328,7 +334,7 @@ fn moved(model: &HostedModel, message: &str, headers: Option<&HeaderMap>) -> Cal
     .until_a_person_acts()
 }
 
-/// The status that stands for an error's type within a stream. `None` if the type says nothing.
+/// The status of an error's type within a stream. `None` if the type is unknown or too general.
 fn status_of_type(kind: &str) -> Option<StatusCode> {
     let status = match kind {
         "invalid_request_error" | "BadRequestError" => StatusCode::BAD_REQUEST,
@@ -355,7 +361,7 @@ fn declined_request(error: CallError) -> CallError {
 
 /// An error in place of a reply, or within a stream that had started successfully.
 pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> CallError {
-    let text = said.to_string();
+    let text = without_echo(&said.to_string());
     let status = ["/error/code", "/error/status", "/error/status_code"].iter();
     // Gateways write the number as a text.
     let number = |code: &Value| {
@@ -625,6 +631,32 @@ fn is_of_model(body: &str, model: &HostedModel) -> bool {
     is_named || OF_ONE_MODEL.iter().any(|words| lower.contains(words))
 }
 
+/// The body of an error without the parts that repeat the request.
+fn without_echo(body: &str) -> String {
+    let Ok(mut json) = serde_json::from_str::<Value>(body) else {
+        return without_quote(body).to_owned();
+    };
+    leave_out_echo(&mut json);
+    json.to_string()
+}
+
+fn leave_out_echo(json: &mut Value) {
+    match json {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !ECHOES.contains(&name.as_str()));
+            fields.values_mut().for_each(leave_out_echo);
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out_echo),
+        Value::String(text) => text.truncate(without_quote(text).len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn without_quote(text: &str) -> &str {
+    let ends = ECHO_MARKS.iter().filter_map(|mark| text.find(mark));
+    ends.min().and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
 /// True if a body contains one of these phrases, which are in lower case.
 fn says_any(body: &str, phrases: &[&str]) -> bool {
     let lower = body.to_lowercase();
@@ -825,7 +857,7 @@ fn reset_ms<'h>(field: &impl Fn(&str) -> Option<&'h str>) -> Option<u64> {
 
 /// Milliseconds until a reset.
 fn reset_in(text: &str) -> Option<u64> {
-    /// Larger numbers are no seconds from now on, but a time in seconds, and then in milliseconds.
+    /// Larger numbers are a point in time instead of a duration.
     const TIME_MIN: i64 = 1_000_000_000;
     let Ok(number) = text.parse::<f64>() else {
         let at: Option<Timestamp> = text.parse().ok();
@@ -1133,6 +1165,21 @@ mod tests {
         let flagged = r#"{"error": {"code": 403, "message": "Input was flagged", "metadata": {"reasons": ["x"], "flagged_input": "y"}}}"#;
         let error = coded(403, flagged);
         assert_eq!((error.code, error.lasting), (CallErrorCode::Refused, false));
+    }
+
+    #[test]
+    fn prov_1_phrases_in_a_repeated_request_are_ignored() {
+        for body in [
+            r#"{"detail": [{"loc": ["body"], "msg": "no", "input": {"a": "Invalid API key"}}]}"#,
+            r#"{"error": {"message": "1 error: {'msg': 'no', 'input': 'model not found'}"}}"#,
+            r#"{"error": {"message": "[input_value='insufficient_quota', input_type=str]"}}"#,
+            r#"{"detail": [{"msg": "no", "input": "a conversation with context_length_exceed"#,
+            r#"{"error": "The file does not exist or you do not have access to it."}"#,
+        ] {
+            assert_eq!(coded(400, body).code, CallErrorCode::Invalid, "{body}");
+        }
+        let named = "The model `big-2` does not exist or you do not have access to it.";
+        assert_eq!(coded(400, named).code, CallErrorCode::NotFound);
     }
 
     #[test]

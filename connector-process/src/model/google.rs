@@ -312,7 +312,7 @@ impl GoogleReader {
 /// Google counts thoughts separately from words, and includes cached tokens in the prompt count.
 fn count(usage: Option<&Value>, draft: &mut Draft) {
     let Some(usage) = usage else { return };
-    // Some chunks have an empty one.
+    // Some chunks have an empty usage.
     if tokens_at(usage, "/promptTokenCount").is_none()
         && tokens_at(usage, "/candidatesTokenCount").is_none()
     {

@@ -96,7 +96,7 @@ impl ToolNames {
         original.or_else(|| self.unchanged.get(name).map(String::as_str))
     }
 
-    /// The original of the only name that differs in case alone.
+    /// The original name, if exactly one name differs only in case.
     fn in_other_case(&self, name: &str) -> Option<&str> {
         let names = self.originals.keys().chain(&self.unchanged);
         let mut found = names.filter(|known| known.eq_ignore_ascii_case(name));
@@ -433,7 +433,7 @@ mod tests {
             ("Read_File", "read_file"),
             ("tools", "tools"),
             ("case", "case"),
-            // Either could be meant.
+            // Ambiguous.
             ("CASE", "CASE"),
             (
                 "assistant<|channel|>analysis",

@@ -105,7 +105,7 @@ fn messages(model: &HostedModel, question: &ChatRequest) -> Vec<Value> {
                 let with_thoughts = sends_thoughts && place >= steps;
                 let with_thoughts = with_thoughts || question.shows_thoughts;
                 messages.push(assistant(question, said, with_thoughts));
-                // Servers that demand them demand the field of a call without thoughts as well.
+                // Servers that require thoughts require this field without thoughts as well.
                 if let Some(message) = messages.last_mut().and_then(Value::as_object_mut)
                     && question.shows_thoughts
                     && !said.calls.is_empty()
@@ -290,7 +290,7 @@ fn count(said: &Value, draft: &mut Draft) -> bool {
     true
 }
 
-/// A usage, with the names of any protocol. `None` if it counts nothing.
+/// A usage, with the field names of any protocol. `None` if it has no counts.
 fn usage_in(usage: &Value) -> Option<Usage> {
     let tokens = |pointers: &[&str]| {
         let mut found = pointers

@@ -79,7 +79,7 @@ impl<'v> Fragment<'v> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Restart {
     OtherCall,
-    /// It says the same again.
+    /// The same arguments again.
     Repetition,
     /// The arguments so far were only a placeholder.
     Replacement,
@@ -93,13 +93,13 @@ impl Restart {
         if !(is_bare || has_id && has_name) {
             return Self::OtherCall;
         }
-        let says_the_same = match fragment.arguments {
+        let is_same = match fragment.arguments {
             Some(Value::String(text)) => {
                 serde_json::from_str(text).is_ok_and(|said: Value| said == *held)
             }
             said => said == Some(held),
         };
-        if says_the_same {
+        if is_same {
             Self::Repetition
         } else if held.as_object().is_some_and(serde_json::Map::is_empty) {
             Self::Replacement
@@ -216,6 +216,7 @@ impl CallJoiner {
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::call::ModelAnswer;
     use goondan_protocol::definition::HostedModel;
     use goondan_protocol::message::{MessageContent, ToolCall};
     use proptest::prelude::*;
@@ -225,18 +226,22 @@ mod tests {
     use crate::model::argument_types::ArgumentTypes;
     use crate::model::normalize::ToolNames;
 
+    fn finished(draft: Draft) -> ModelAnswer {
+        let model: HostedModel =
+            serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
+                .unwrap();
+        draft
+            .finish(&model, &ToolNames::default(), &ArgumentTypes::default())
+            .unwrap()
+    }
+
     /// Calls joined from these elements of `delta.tool_calls`, one per chunk.
     fn joined(fragments: &[Value]) -> Vec<ToolCall> {
         let (mut joiner, mut draft) = (CallJoiner::default(), Draft::default());
         for fragment in fragments {
             joiner.add(Fragment::read(fragment), &mut draft).unwrap();
         }
-        let model: HostedModel =
-            serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
-                .unwrap();
-        let answer = draft
-            .finish(&model, &ToolNames::default(), &ArgumentTypes::default())
-            .unwrap();
+        let answer = finished(draft);
         let content: Value = serde_json::from_str(answer.content.get()).unwrap();
         MessageContent::from(content).tool_calls()
     }
@@ -349,12 +354,7 @@ mod tests {
         call["extra_content"] = json!({"google": {"thought_signature": "c2ln"}});
         let (mut joiner, mut draft) = (CallJoiner::default(), Draft::default());
         joiner.add(Fragment::read(&call), &mut draft).unwrap();
-        let model: HostedModel =
-            serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m"}))
-                .unwrap();
-        let answer = draft
-            .finish(&model, &ToolNames::default(), &ArgumentTypes::default())
-            .unwrap();
+        let answer = finished(draft);
         let signatures = &answer.metadata["reasoning"]["signatures"];
         assert_eq!(*signatures, json!({"k": ["c2ln"]}));
     }
@@ -369,6 +369,7 @@ mod tests {
             (r#""{hello world}""#, json!("{hello world}")),
             ("{\"a\":1}{\"a\":2}", json!("{\"a\":1}{\"a\":2}")),
             ("{\"a\":", json!("{\"a\":")),
+            ("{\"a\":\"b\\\n\"}", json!("{\"a\":\"b\\\n\"}")),
         ] {
             let found = joined(&[head(Some(0), "k", "t", text)]);
             assert_eq!(found[0].input, expected, "{text}");

@@ -46,7 +46,7 @@ pub(super) fn accepted(schema: &Value) -> Value {
     Value::Object(root)
 }
 
-/// Deepest nesting of schemas that is mended.
+/// Deepest nesting of schemas that are repaired.
 const DEPTH_MAX: usize = 64;
 
 /// Types of JSON Schema.
@@ -81,7 +81,7 @@ fn mend(schema: &mut Map<String, Value>, depth: usize) {
             Some(Value::Object(inner)) => mend(inner, depth),
             Some(Value::Bool(_)) | None => {}
             Some(Value::Array(forms)) if name == "items" => {
-                // A list for each place is an older form.
+                // Older versions allow a schema for each place.
                 let forms = std::mem::take(forms);
                 let mut any = json!({"anyOf": forms});
                 if let Some(any) = any.as_object_mut() {
@@ -133,7 +133,7 @@ fn mend_value(schema: &mut Value, depth: usize) {
     }
 }
 
-/// Removes fields with values of older versions.
+/// Removes fields whose values are valid only in older versions.
 fn mend_fields(schema: &mut Map<String, Value>) {
     let is_list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
     schema.retain(|name, value| match name.as_str() {
@@ -144,7 +144,7 @@ fn mend_fields(schema: &mut Map<String, Value>) {
     });
 }
 
-/// Removes types that are none, such as `any`.
+/// Removes unknown types, such as `any`.
 fn mend_type(schema: &mut Map<String, Value>) {
     let is_type = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
     let is_kept = match schema.get_mut("type") {

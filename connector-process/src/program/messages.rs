@@ -4,11 +4,10 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
+use goondan_protocol::lone_surrogates;
 use goondan_protocol::trace::TraceContext;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use crate::lone_surrogates::without_lone_surrogates;
 
 /// The protocol version, sent in the first line.
 pub(super) const PROTOCOL: u32 = 1;
@@ -67,13 +66,7 @@ struct ProgramStatus {
 ///
 /// The reason why it is invalid, without its contents.
 pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
-    let value: Value = serde_json::from_slice(line)
-        .or_else(|error| {
-            let text = std::str::from_utf8(line).ok();
-            let repaired = text.and_then(without_lone_surrogates);
-            let repaired = repaired.and_then(|text| serde_json::from_str(&text).ok());
-            repaired.ok_or(error)
-        })
+    let value: Value = lone_surrogates::from_json(line)
         .map_err(|error| format!("wrote a line to stdout that is not JSON ({error})"))?;
     match value.get("type").and_then(Value::as_str) {
         Some("event") => Ok(event(value)?),

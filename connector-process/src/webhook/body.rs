@@ -14,13 +14,13 @@ use std::io::{self, Read};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use goondan_protocol::lone_surrogates;
 use serde_json::Value;
 
 pub(crate) use self::cloud_event::CloudEvent;
 use crate::content_encoding::ContentEncoding;
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::listener::{MalformedRequest, RequestRejection};
-use crate::lone_surrogates::without_lone_surrogates;
 use crate::payload::{form_pairs, is_form};
 
 /// A body as text, its fields, and the CloudEvent that it belongs to.
@@ -211,14 +211,8 @@ fn media_type(content_type: &str) -> String {
     media_type.trim().to_ascii_lowercase()
 }
 
-/// Parses JSON. Escapes of half a character, which JavaScript writes when it cuts a text in the
-/// middle of one, become U+FFFD.
 fn from_json(text: &str) -> Result<Value, MalformedRequest> {
-    serde_json::from_str(text).or_else(|error| {
-        let repaired = without_lone_surrogates(text);
-        let repaired = repaired.and_then(|text| serde_json::from_str(&text).ok());
-        repaired.ok_or(MalformedRequest::NotJson(error))
-    })
+    lone_surrogates::from_json(text).map_err(MalformedRequest::NotJson)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::io::Write as _;
 use axum::http::HeaderName;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use goondan_protocol::lone_surrogates::without_lone_surrogates;
 use serde_json::json;
 
 use super::*;

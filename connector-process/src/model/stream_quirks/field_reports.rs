@@ -317,7 +317,7 @@ fn prov_1_text_and_calls_in_two_choices_are_one_reply() {
         assert_eq!(reply.text, "hello", "{body}");
         assert_eq!(reply.calls, [("t".to_owned(), json!({"n": 1}))], "{body}");
     }
-    // Another index is another reply, which was not asked for.
+    // Another index belongs to another reply, which was not requested.
     let other = json!({"choices": [
         {"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"},
         {"index": 1, "delta": {"content": "hi"}, "finish_reason": "stop"}]});

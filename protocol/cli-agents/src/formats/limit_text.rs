@@ -39,14 +39,27 @@ pub(super) fn reset_of(text: &str) -> Option<Reset> {
         "quota exceeded",
         "resource_exhausted",
     ];
-    const RESETS: [&str; 4] = ["resets in ", "reset in ", "resets after ", "reset after "];
-    const RETRIES: [&str; 4] = [
+    /// Evidence of a limit. "Connection reset after 5 s" is not.
+    const RESETS: [&str; 4] = [
+        "resets in ",
+        "resets after ",
+        "will reset in ",
+        "will reset after ",
+    ];
+    const RETRIES: [&str; 6] = [
         "try again in ",
         "try again after ",
         "retry in ",
         "retry after ",
+        "reset in ",
+        "reset after ",
     ];
-    let lower = text.to_lowercase();
+    /// Errors of file systems.
+    const OF_DISKS: [&str; 2] = ["disk quota exceeded", "quota exceeded (os error"];
+    let mut lower = text.to_lowercase();
+    for words in OF_DISKS {
+        lower = lower.replace(words, "");
+    }
     let clock = clock_of(text);
     let is_marked = MARKS.iter().any(|mark| lower.contains(mark));
     // The words of programs change; a limit or usage with its end is a usage limit in all of them.
@@ -362,6 +375,13 @@ mod tests {
         assert_eq!(reset_of("5-hour limit is used up"), Some(Reset::Unknown));
         assert_eq!(reset_of("file not found, try again in 5 minutes"), None);
         assert_eq!(reset_of("cat a | 12 usage"), None);
+        for words in [
+            "connection reset after 5 seconds, at the limit of 3 attempts",
+            "write failed: Disk quota exceeded",
+            "failed to write: Quota exceeded (os error 122)",
+        ] {
+            assert_eq!(reset_of(words), None, "{words}");
+        }
         assert_eq!(time_of(1_788_879_437_000), time_of(1_788_879_437));
     }
 }
