@@ -55,7 +55,7 @@ impl ContentEncoding {
                 is_supported || UNDECODED.contains(&name)
             });
             if is_known {
-                return Err(format!("the body is encoded as `{names}`, unasked"));
+                return Err(format!("unexpected content encoding `{names}`"));
             }
             Ok(Self::Identity)
         })
