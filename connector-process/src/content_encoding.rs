@@ -57,7 +57,7 @@ impl ContentEncoding {
         Self::of(headers).or_else(|names| {
             let mut parts = names.split(',').map(str::trim);
             match parts.any(|name| Self::named(name).is_some() || UNDECODED.contains(&name)) {
-                true => Err(format!("the body is encoded as `{names}`, unasked")),
+                true => Err(format!("unexpected content encoding `{names}`")),
                 false => Ok(Self::Identity),
             }
         })

@@ -1,5 +1,6 @@
 //! HTTP requests of agents to hosts that the project allows.
 //!
+//! * `older`: headers and bodies of requests in the older contract. Pure.
 //! * `page`: from HTML to text. Pure.
 //!
 //! # Invariants
@@ -9,10 +10,10 @@
 //!   the checked address is the one connected to. With one, a name that resolves to forbidden
 //!   addresses here is refused, and the proxy decides about the others.
 
+mod older;
 mod page;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +25,8 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{FetchResult, HTTP, Http, Recovery, ServiceSpec};
 use goondan_protocol::time::Timestamp;
-use hyper::ext::ReasonPhrase;
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, SET_COOKIE,
+    AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
 use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::Value;
@@ -66,13 +65,6 @@ const OWN_HEADERS: [&str; 9] = [
     "proxy-authorization",
     "expect",
 ];
-
-/// Those of [`OWN_HEADERS`] that calls of the older contract may name; the connection's own values
-/// are sent.
-const IGNORED_HEADERS: [&str; 2] = ["connection", "content-length"];
-
-/// Those of [`OWN_HEADERS`] that are sent in the older contract, because they change nothing.
-const HARMLESS_HEADERS: [&str; 2] = ["te", "trailer"];
 
 /// Place of the key in `lookBack`.
 const KEY_PLACE: &str = "{key}";
@@ -186,7 +178,7 @@ impl Fetcher {
         let mut request = FetchRequest {
             url,
             headers: match whole {
-                true => to_older_headers(&headers)?,
+                true => older::to_headers(&headers)?,
                 false => to_headers(&headers, body.is_some())?,
             },
             body,
@@ -208,6 +200,9 @@ impl Fetcher {
         let fetching = async {
             let mut hops = 0;
             loop {
+                if whole {
+                    older::remove_empty_query(&mut request.url);
+                }
                 self.check(&request.url)?;
                 let checked = http::check_proxied(&request.url, self.allows_private).await;
                 checked.map_err(|forbidden| {
@@ -228,11 +223,8 @@ impl Fetcher {
                 let Redirect::To(next) = redirect else {
                     let read = match whole {
                         true => {
-                            let read = self.read_whole(response, &request.url, kept_bytes);
-                            read.await.map(|read| FetchResult {
-                                requested_url: Some(requested.clone()),
-                                ..read
-                            })
+                            let urls = (requested.clone(), &request.url);
+                            self.read_whole(response, urls, kept_bytes).await
                         }
                         false => self.read(response, &request.url, raw).await,
                     };
@@ -276,47 +268,35 @@ impl Fetcher {
 
     /// Reads and decodes the body up to a limit. Returns true as well if it has more.
     async fn body(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), ReadFailure> {
-        let encoding = ContentEncoding::of_answer(response.headers());
-        let mut decoder = BodyDecoder::new(encoding.map_err(ReadFailure::Encoding)?);
         let status = response.status();
+        let failed = |reason: String| {
+            let message = format!("failed to decode the body of the answer ({status}): {reason}");
+            ReadFailure::Encoding(message)
+        };
+        // An answer to HEAD names an encoding and has no body.
+        let encoding = ContentEncoding::of_answer(response.headers());
+        let mut decoder = encoding.map(BodyDecoder::new);
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(ReadFailure::Broken)? {
-            let has_more = decoder
-                .decode_to(&mut body, most, &chunk)
-                .map_err(|error| {
-                    let message = format!("the body of the answer ({status}) cannot be decoded: ");
-                    ReadFailure::Encoding(message + &error.to_string())
-                })?;
-            if has_more {
+            let decoder = decoder.as_mut().map_err(|reason| failed(reason.clone()))?;
+            let has_more = decoder.decode_to(&mut body, most, &chunk);
+            if has_more.map_err(|error| failed(error.to_string()))? {
                 return Ok((body, true));
             }
         }
         Ok((body, false))
     }
 
-    /// Reads a response with all its headers, as `fetch` of JavaScript does.
+    /// Reads a response in the older contract.
     async fn read_whole(
         &self,
         mut response: Response,
-        url: &Url,
+        urls: (String, &Url),
         kept_bytes: Option<u64>,
     ) -> Result<FetchResult, ReadFailure> {
-        let kept = kept_bytes.filter(|kept| declared_length(&response) > Some(*kept));
-        let kept = kept.and_then(|kept| usize::try_from(kept).ok());
-        let most = kept.map_or(self.bytes_max, |kept| kept.min(self.bytes_max));
+        let most = older::read_bytes(response.headers(), kept_bytes, self.bytes_max);
         let (body, is_cut) = Self::body(&mut response, most).await?;
-        let text = String::from_utf8_lossy(&body);
-        Ok(FetchResult {
-            status: response.status().as_u16(),
-            url: url.to_string(),
-            headers: all_headers(response.headers()),
-            requested_url: None,
-            status_text: Some(status_text(&response)),
-            is_cut,
-            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
-            text: text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned(),
-            note: None,
-        })
+        Ok(older::to_result(&response, urls, (&body, is_cut)))
     }
 
     async fn read(
@@ -434,41 +414,6 @@ fn evidence_of(fetched: FetchResult) -> Result<Evidence, CallError> {
     }
 }
 
-/// All headers of a response. Repeated ones are joined, except `set-cookie`, whose last one counts.
-fn all_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
-    let mut all: BTreeMap<String, String> = BTreeMap::new();
-    for (name, value) in headers {
-        // Bytes beyond ASCII are Latin-1 in HTTP.
-        let value: String = value.as_bytes().iter().copied().map(char::from).collect();
-        match all.entry(name.as_str().to_owned()) {
-            Entry::Occupied(mut known) if name != SET_COOKIE => {
-                known.get_mut().push_str(&format!(", {value}"));
-            }
-            Entry::Occupied(mut known) => {
-                known.insert(value);
-            }
-            Entry::Vacant(place) => {
-                place.insert(value);
-            }
-        }
-    }
-    all
-}
-
-/// The reason phrase that the server sent.
-fn status_text(response: &Response) -> String {
-    // Only an unusual phrase is stored.
-    let unusual = response.extensions().get::<ReasonPhrase>();
-    match unusual {
-        Some(phrase) => String::from_utf8_lossy(phrase.as_bytes()).into_owned(),
-        None => response
-            .status()
-            .canonical_reason()
-            .unwrap_or_default()
-            .to_owned(),
-    }
-}
-
 struct FetchRequest {
     url: Url,
     headers: HeaderMap,
@@ -504,18 +449,12 @@ enum ReadFailure {
     Encoding(String),
 }
 
-/// The length in the header, which is that of the encoded body.
-fn declared_length(response: &Response) -> Option<u64> {
-    let length = response.headers().get(CONTENT_LENGTH)?;
-    length.to_str().ok()?.trim().parse().ok()
-}
-
-/// Where a response redirects to.
+/// Redirect of a response.
 enum Redirect {
-    /// It is no redirect.
+    /// The response is not a redirect.
     None,
     To(Url),
-    /// To something that is not a URL.
+    /// The target is not a valid URL.
     Invalid,
 }
 
@@ -523,36 +462,13 @@ fn redirect_of(response: &Response) -> Redirect {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Redirect::None;
     }
-    let location = response.headers().get(LOCATION);
-    let Some(location) = location.and_then(|location| location.to_str().ok()) else {
+    let Some(location) = response.headers().get(LOCATION) else {
         return Redirect::None;
     };
-    let target = response.url().join(location);
+    // Servers send UTF-8 in this header.
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let target = response.url().join(&location);
     target.map_or(Redirect::Invalid, Redirect::To)
-}
-
-/// Headers of the older contract: values are Latin-1, as in `fetch`, and there are no defaults.
-fn to_older_headers(given: &BTreeMap<String, String>) -> Result<HeaderMap, CallError> {
-    let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
-    let mut headers = HeaderMap::new();
-    for (name, value) in given {
-        let small = name.to_ascii_lowercase();
-        if IGNORED_HEADERS.contains(&small.as_str()) {
-            continue;
-        }
-        if OWN_HEADERS.contains(&small.as_str()) && !HARMLESS_HEADERS.contains(&small.as_str()) {
-            return Err(invalid(format!("the header `{name}` cannot be set")));
-        }
-        let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_none| invalid(format!("`{name}` is not a valid header name")))?;
-        let bytes = value.trim().chars().map(|c| u8::try_from(c).ok());
-        let bytes: Option<Vec<u8>> = bytes.collect();
-        let value = bytes.and_then(|bytes| HeaderValue::from_bytes(&bytes).ok());
-        let value =
-            value.ok_or_else(|| invalid(format!("the header `{name}` cannot have this value")))?;
-        headers.insert(header, value);
-    }
-    Ok(headers)
 }
 
 fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<HeaderMap, CallError> {
@@ -766,59 +682,6 @@ mod tests {
         assert!(error.contains("{key}"), "{error}");
     }
 
-    #[test]
-    fn compat_2_all_headers_of_a_response_are_shown() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("x-a", "1"),
-            ("set-cookie", "a=1"),
-            ("x-a", "2"),
-            ("set-cookie", "b=2"),
-            ("content-type", "text/plain"),
-        ] {
-            headers.append(name, HeaderValue::from_static(value));
-        }
-        let expected = [
-            ("content-type", "text/plain"),
-            ("set-cookie", "b=2"),
-            ("x-a", "1, 2"),
-        ];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(all_headers(&headers), BTreeMap::from(expected));
-    }
-
-    #[test]
-    fn compat_2_headers_of_a_request_are_those_of_fetch() {
-        let of = |name: &str, value: &str| {
-            let given = BTreeMap::from([(name.to_owned(), value.to_owned())]);
-            to_older_headers(&given)
-        };
-        for (name, value, sent) in [
-            ("X-A", "1", Some(&b"1"[..])),
-            ("x-a", " padded ", Some(b"padded")),
-            ("x-a", "", Some(b"")),
-            ("x-a", "caf\u{e9}", Some(b"caf\xe9")),
-            ("te", "trailers", Some(b"trailers")),
-            ("Connection", "close", None),
-            ("Content-Length", "5", None),
-        ] {
-            let headers = of(name, value).unwrap();
-            let found = headers.get(name).map(HeaderValue::as_bytes);
-            assert_eq!(found, sent, "{name}: {value}");
-        }
-        for (name, value) in [
-            ("host", "b.org"),
-            ("proxy-authorization", "x"),
-            ("transfer-encoding", "chunked"),
-            ("a b", "x"),
-            ("", "x"),
-            ("x-a", "a\nb"),
-            ("x-a", "\u{d55c}"),
-        ] {
-            assert!(of(name, value).is_err(), "{name}: {value}");
-        }
-    }
-
     /// Answers each request to it with the given bytes, and closes the connection.
     async fn answering(answer: Vec<u8>) -> (JoinSet<()>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -919,6 +782,12 @@ mod tests {
             let found = fetched(encoded("identity", body.as_bytes()), Some(kept)).await;
             assert_eq!(found.unwrap().text, expected, "{body} {kept}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_encoding_without_a_body_is_no_failure() {
+        let found = fetched(encoded("br", b""), None).await.unwrap();
+        assert_eq!((found.status, found.text.as_str()), (200, ""));
     }
 
     #[tokio::test]

@@ -314,10 +314,11 @@ pub const OAUTH_SAID_CHARS_MAX: usize = 200;
 /// Maximum number of redirects that one request of an agent follows.
 pub const REDIRECTS_MAX: usize = 5;
 
-/// The same in the older contract, in which `fetch` of JavaScript set the limit.
+/// Maximum number of redirects in the older contract, as in `fetch` of JavaScript.
 pub const OLDER_REDIRECTS_MAX: usize = 20;
 
-/// Encoded bytes that are decoded in one step, so that a small body cannot expand far beyond a limit.
+/// Encoded bytes of a body that are decoded before its length is checked. Deflate expands them by a
+/// factor of about 1,000.
 pub const ENCODED_PIECE_BYTES: usize = 1_024;
 
 /// Longest header shown to a model, in bytes; the rest is truncated.

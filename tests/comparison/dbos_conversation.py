@@ -5,11 +5,10 @@ The workflow's id is that of the input, so that a repeated input is the same wor
 
 import json
 import os
-import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import psycopg
+import sqlalchemy
 from dbos import DBOS, SetWorkflowID
 
 DATABASE = os.environ["DATABASE"]
@@ -23,17 +22,22 @@ DBOS(
         "run_admin_server": False,
     }
 )
-connections = threading.local()
+# Requests and workflows have a thread each, and a recovery starts many: with a connection each, they exceed those that
+# PostgreSQL accepts. A step waits for a connection without a limit, because otherwise its workflow fails.
+database = sqlalchemy.create_engine(
+    DATABASE.replace("postgresql:", "postgresql+psycopg:", 1), pool_size=20, max_overflow=0, pool_timeout=None
+)
 
 
-def database():
-    if getattr(connections, "one", None) is None or connections.one.closed:
-        connections.one = psycopg.connect(DATABASE, autocommit=True)
-    return connections.one
+def execute(statement, **values):
+    """Executes a statement in a transaction of its own."""
+    with database.begin() as connection:
+        result = connection.execute(sqlalchemy.text(statement), values)
+        return result.all() if result.returns_rows else []
 
 
 def read(key):
-    rows = database().execute("SELECT text, reply FROM messages WHERE key = %s ORDER BY seq", (key,)).fetchall()
+    rows = execute("SELECT text, reply FROM messages WHERE key = :key ORDER BY seq", key=key)
     return [
         message
         for text, reply in rows
@@ -55,9 +59,12 @@ def ask(key, text):
 @DBOS.step()
 def record(key, text, reply):
     # A step may run twice, so that the row has the id of its workflow.
-    database().execute(
-        "INSERT INTO messages (id, key, text, reply) VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
-        (DBOS.workflow_id, key, text, reply),
+    execute(
+        "INSERT INTO messages (id, key, text, reply) VALUES (:id, :key, :text, :reply) ON CONFLICT (id) DO NOTHING",
+        id=DBOS.workflow_id,
+        key=key,
+        text=text,
+        reply=reply,
     )
 
 
@@ -74,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
 
-    def answers(self, status, value):
+    def answer(self, status, value):
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
@@ -82,27 +89,27 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
-        self.answers(200, read(self.path.rsplit("/", 1)[-1]))
+        self.answer(200, read(self.path.rsplit("/", 1)[-1]))
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        with SetWorkflowID(asked["id"]):
-            handle = DBOS.start_workflow(turn, asked["key"], asked["text"])
-        if asked["wait"]:
-            self.answers(200, handle.get_result())
+        received = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        with SetWorkflowID(received["id"]):
+            handle = DBOS.start_workflow(turn, received["key"], received["text"])
+        if received["wait"]:
+            self.answer(200, handle.get_result())
         else:
-            self.answers(202, asked["id"])
+            self.answer(202, received["id"])
 
     def log_message(self, *_):
         pass
 
 
 if __name__ == "__main__":
-    database().execute(
+    execute(
         "CREATE TABLE IF NOT EXISTS messages"
         " (seq bigserial, id text PRIMARY KEY, key text NOT NULL, text text NOT NULL, reply text NOT NULL)"
     )
-    database().execute("CREATE INDEX IF NOT EXISTS messages_of ON messages (key, seq)")
+    execute("CREATE INDEX IF NOT EXISTS messages_of ON messages (key, seq)")
     DBOS.launch()
     ThreadingHTTPServer.request_queue_size = 128
     ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()

@@ -33,8 +33,8 @@ const server = http.createServer((request, response) => {
       response.setHeader("content-type", "application/json");
       return response.end(JSON.stringify({ object: "list", data: [{ id: "fake", object: "model" }] }));
     }
-    const asked = JSON.parse(Buffer.concat(pieces).toString());
-    return (asked.stream ? streamed : whole)(response, asked.model);
+    const received = JSON.parse(Buffer.concat(pieces).toString());
+    return (received.stream ? streamed : whole)(response, received.model);
   });
 });
 server.keepAliveTimeout = 600_000;

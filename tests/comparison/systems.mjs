@@ -17,7 +17,14 @@ const json = { "content-type": "application/json" };
 const READY_S = 120;
 
 /** Users' texts in a history in the form of OpenAI's messages. */
-const asked = (messages) => messages.filter((it) => it.role === "user").map((it) => it.content);
+const usersTexts = (messages) => messages.filter((it) => it.role === "user").map((it) => it.content);
+
+/** Users' texts of a history that a service shows. */
+async function shownTexts(request) {
+  const { status, body } = await call(request);
+  if (status !== 200) throw new Error(`${request.url}: ${status} ${body.slice(0, 500)}`);
+  return usersTexts(JSON.parse(body));
+}
 
 export async function goondan({ dir, model, programs }) {
   const [sync, later] = [await freePort(), await freePort()];
@@ -88,7 +95,7 @@ spec: {entryAgent: Agent/worker}${connection("sync", sync, ", reply: {wait: {}}"
       const listed = gdn("--json", "conversation", "history", "--limit", "100000", "--", name);
       const { messages, pending, total } = JSON.parse(listed);
       if (messages.length < total) throw new Error(`${name} is longer than goondan lists`);
-      return asked([...messages, ...pending].map((it) => it.data));
+      return usersTexts([...messages, ...pending].map((it) => it.data));
     },
   };
   return system;
@@ -143,10 +150,7 @@ export async function restate({ dir, model, packages }) {
     },
     turn: request("turn"),
     accept: request("turn/send"),
-    async history(key) {
-      const shown = await call({ url: `${object(key)}/history` });
-      return asked(JSON.parse(shown.body));
-    },
+    history: (key) => shownTexts({ url: `${object(key)}/history` }),
   };
   return system;
 }
@@ -180,10 +184,7 @@ export async function dbos({ dir, model, packages, postgres }) {
     },
     turn: request(true),
     accept: request(false),
-    async history(key) {
-      const shown = await call({ url: `${address}/${key}`, method: "GET" });
-      return asked(JSON.parse(shown.body));
-    },
+    history: (key) => shownTexts({ url: `${address}/${key}`, method: "GET" }),
   };
   return system;
 }
@@ -285,7 +286,7 @@ async function openclawHistory(state, key) {
       .map((it) => JSON.parse(it.event_json ?? zlib.zstdDecompressSync(it.event_zstd).toString()));
     const messages = records.filter((it) => it.type === "message").map((it) => it.message);
     const text = (it) => (typeof it.content === "string" ? it.content : it.content.map((part) => part.text).join(""));
-    return asked(messages.map((it) => ({ role: it.role, content: text(it) })));
+    return usersTexts(messages.map((it) => ({ role: it.role, content: text(it) })));
   } finally {
     database.close();
   }

@@ -14,7 +14,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::threads::Threads;
-use super::words::{files, joined, message_words, older_text};
+use super::words::{files, joined, message_words, older_files, older_text};
 use crate::listener::MalformedRequest;
 use crate::payload::{
     add_payload, event_id, instance_key, is_allowed, properties, required, text, with_older,
@@ -130,7 +130,10 @@ pub(super) fn taken(
         return Ok(Err(Ignored::new(IgnoreReason::NoText, why)));
     }
     let is_answered = !is_bot || message.is_mention;
-    let event = message.into_event(body, retry, threads)?;
+    let mut event = message.into_event(body, retry, threads)?;
+    if filters.older_texts {
+        event.properties.extend(older_files(written.message));
+    }
     Ok(Ok(TakenEvent { event, is_answered }))
 }
 

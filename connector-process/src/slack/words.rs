@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(super) use self::blocks::{rich_text, text_of};
 pub(super) use self::markup::plain;
-pub(super) use self::older::older_text;
+pub(super) use self::older::{older_files, older_text};
 use crate::payload::text;
 
 /// Nested attachments that are read: a shared message can contain attachments of its own.

@@ -275,11 +275,12 @@ fn is_image(name: &str) -> bool {
     end.is_some_and(|end| ["jpg", "jpeg", "png", "webp"].contains(&end.as_str()))
 }
 
-/// True if a file path stays within this bot's files.
+/// True if a file path stays within this bot's files. It becomes a part of a URL, which removes some
+/// characters and gives others a meaning.
 fn is_file_path(path: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
+    let is_plain = |c: char| !c.is_control() && !matches!(c, '?' | '#' | '%' | '\\');
     let mut parts = path.split('/');
-    path.chars().all(is_plain) && parts.all(|part| !part.trim_matches('.').is_empty())
+    path.chars().all(is_plain) && parts.all(|part| !part.trim().trim_matches('.').is_empty())
 }
 
 fn chat_of(action: &Action) -> Option<&str> {
@@ -553,7 +554,11 @@ mod tests {
 
     #[test]
     fn only_a_path_below_the_bots_own_is_fetched() {
-        for good in ["photos/file_0.jpg", "documents/a-b.tar.gz"] {
+        for good in [
+            "photos/file_0.jpg",
+            "documents/a-b.tar.gz",
+            "documents/my file (2) \u{e9}.pdf",
+        ] {
             assert!(is_file_path(good), "{good}");
         }
         for bad in [
@@ -563,7 +568,11 @@ mod tests {
             "a//b",
             "a?b",
             "a#b",
+            "a/%2e%2e/b",
+            "a\\..\\b",
+            "a/.\t./b",
             "..",
+            "a/.. ",
             "https://x",
         ] {
             assert!(!is_file_path(bad), "{bad}");

@@ -6,7 +6,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
-use super::words::{integer, older_text, sender, service_words, spoken};
+use super::words::{integer, older_files, older_text, sender, service_words, spoken};
 use crate::payload::{add_payload, event_id, instance_key, older_properties, properties, text};
 
 /// Types of the requested updates.
@@ -121,6 +121,9 @@ pub(super) fn to_update(
     let is_answered = name != SERVICE_MESSAGE && !is_bot && !kind.ends_with("channel_post");
     match to_event(id, update, (name, message), said, (listed, migrations)) {
         Some(mut event) => {
+            if accepted.older_texts {
+                event.properties.extend(older_files(message));
+            }
             if !files.is_empty() {
                 event.metadata.insert("files".to_owned(), json!(files));
             }

@@ -137,14 +137,19 @@ fn compat_1_older_texts_have_markers_of_files() {
         older_texts: true,
         ..Accepted::default()
     };
-    let input = |more: &Value| match mapped("message", more, &older) {
-        Update::Event { event, .. } => event.input,
+    let taken = |more: &Value, accepted: &Accepted| match mapped("message", more, accepted) {
+        Update::Event { event, .. } => event,
         other => panic!("{other:?}"),
     };
+    let input = |more: &Value| taken(more, &older).input;
     let photo = json!([{"file_id": "P1", "width": 9, "height": 9}]);
     let answered = json!({"text": "which?", "from": {"id": 1, "first_name": "Bo"}});
     let message = json!({"photo": photo, "caption": "this", "reply_to_message": answered});
     assert_eq!(input(&message), "this\n[telegram_photo] file_id=P1");
+    let properties = taken(&message, &older).properties;
+    assert_eq!(properties["photo_file_id"], "P1");
+    let properties = taken(&message, &Accepted::default()).properties;
+    assert_eq!(properties.get("photo_file_id"), None);
     // Other content, which 0.0.3 ignored, is described in words.
     let voice = json!({"voice": {"file_id": "V1", "duration": 5}});
     assert_eq!(input(&voice), "[Voice message: 0:05, file ID V1]");

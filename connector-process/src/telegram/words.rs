@@ -4,7 +4,7 @@
 //! or the origin of a forwarded message, becomes a line in brackets.
 //!
 //! * `media`: content other than text.
-//! * `older`: the text of a message in the older contract.
+//! * `older`: the text and files of a message in the older contract.
 //! * `service`: changes of the chat.
 
 mod media;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::limits::QUOTE_CHARS_MAX;
 use crate::payload::text;
 
-pub(super) use older::older_text;
+pub(super) use older::{older_files, older_text};
 pub(super) use service::service_words;
 
 /// Words for the message of a person.

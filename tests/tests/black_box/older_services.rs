@@ -245,7 +245,7 @@ fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
         ),
         (
             "http-fetch__post",
-            json!({"url": url("/c"), "bodyString": "{\"n\":2}"}),
+            json!({"url": url("/c?"), "bodyString": "{\"n\":2}"}),
         ),
         (
             "http-fetch__get",
@@ -288,12 +288,15 @@ fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
     let body: Value = serde_json::from_str(found[2]["body"].as_str().unwrap()).unwrap();
     assert_eq!(body["body"], json!({"n": 2}));
     assert_eq!(body["type"], "text/plain;charset=UTF-8");
+    assert_eq!(found[2]["url"], url("/c?"));
     let body: Value = serde_json::from_str(found[3]["body"].as_str().unwrap()).unwrap();
     assert_eq!(body["token"], "1, true");
     assert_eq!(found[3]["headers"]["content-encoding"], "gzip");
     let body: Value = serde_json::from_str(found[4]["body"].as_str().unwrap()).unwrap();
     assert_eq!(body["type"], "a/b, application/json");
-    let sent = server.received();
-    let sent = sent.iter().find(|request| request.path.ends_with("/d"));
-    assert_eq!(sent.unwrap().body.to_string(), r#"{"n":1}"#);
+    let received = server.received();
+    let sent = |path: &str| received.iter().find(|it| it.path.ends_with(path));
+    // A question mark without a query is not sent.
+    assert!(sent("/c").is_some());
+    assert_eq!(sent("/d").unwrap().body.to_string(), r#"{"n":1}"#);
 }

@@ -117,7 +117,7 @@ fn add_json_type(headers: &mut Vec<(String, String)>) {
     }
 }
 
-/// Headers by their names in small letters. As in `fetch`, values of one name are joined.
+/// Headers by their names in lower case. As in `fetch`, values of one name are joined.
 fn joined(headers: Vec<(String, String)>) -> Map<String, Value> {
     let mut joined: Map<String, Value> = Map::new();
     for (name, value) in headers {
@@ -176,7 +176,7 @@ mod tests {
             // The connection has cut it.
             ("hé", Some(6), 3.0, ("hé", true)),
             ("h\u{fffd}", Some(6), 2.0, ("h\u{fffd}", true)),
-            // Decoded, it is longer than the server said.
+            // The decoded body is longer than its `content-length`.
             ("héllo", Some(2), 3.0, ("hél", true)),
             ("héllo", None, 2.0, ("hé", true)),
             ("a😀b", None, 3.0, ("a😀", true)),

@@ -73,7 +73,7 @@ impl RoutedCall {
             }
             Value::String(text) => {
                 let text = text.trim_matches(is_space);
-                // Unlike in Rust, a plus sign is no part of a number.
+                // `parse` accepts a plus sign, which 0.0.3 refused.
                 (!text.starts_with('+')).then(|| text.parse().ok())?
             }
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,

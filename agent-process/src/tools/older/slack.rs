@@ -117,15 +117,15 @@ fn message_of(site: &RoutedCall) -> Result<String, ToolFault> {
 }
 
 /// A field of Slack's answer or of a message in it, unless it is blank.
-fn field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
-    let field = answer.get(name).and_then(Value::as_str);
-    let field = field.map(|field| field.trim_matches(is_space));
-    field.filter(|field| !field.is_empty())
+fn text_field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    let text = answer.get(name).and_then(Value::as_str);
+    let text = text.map(|text| text.trim_matches(is_space));
+    text.filter(|text| !text.is_empty())
 }
 
-/// A field of Slack's answer, or what the call gave.
-fn told(answer: &Value, name: &str, given: &str) -> String {
-    field(answer, name).unwrap_or(given).to_owned()
+/// A field of Slack's answer, or the call's argument.
+fn text_or(answer: &Value, name: &str, given: &str) -> String {
+    text_field(answer, name).unwrap_or(given).to_owned()
 }
 
 async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
@@ -141,8 +141,8 @@ async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
     });
     let sent = site.ask("send", params, false).await?;
     Ok(json!({
-        "ok": true, "channelId": told(&sent, "channel", &channel), "messageTs": field(&sent, "ts"),
-        "text": told(&sent, "text", &text),
+        "ok": true, "channelId": text_or(&sent, "channel", &channel), "messageTs": text_field(&sent, "ts"),
+        "text": text_or(&sent, "text", &text),
     }))
 }
 
@@ -180,7 +180,7 @@ async fn read(site: &RoutedCall) -> Result<Value, ToolFault> {
     let messages: &[Value] = messages.map_or(&[], Vec::as_slice);
     let found = message.as_ref().and_then(|wanted| {
         let mut messages = messages.iter();
-        messages.find(|it| field(it, "ts") == Some(wanted.as_str()))
+        messages.find(|it| text_field(it, "ts") == Some(wanted.as_str()))
     });
     let method = match thread {
         Some(_) => "conversations.replies",
@@ -204,8 +204,8 @@ async fn edit(site: &RoutedCall) -> Result<Value, ToolFault> {
     });
     let edited = site.ask("edit", params, true).await?;
     Ok(json!({
-        "ok": true, "channelId": told(&edited, "channel", &channel),
-        "messageTs": told(&edited, "ts", &message), "edited": true,
+        "ok": true, "channelId": text_or(&edited, "channel", &channel),
+        "messageTs": text_or(&edited, "ts", &message), "edited": true,
     }))
 }
 

@@ -107,7 +107,7 @@ fn parse_mode(site: &RoutedCall) -> Result<Option<&'static str>, ToolFault> {
     }
 }
 
-/// A word in small letters, with a dash for each gap, also for one of underscores at an end.
+/// A word in lower case, with a dash for each gap: spaces or underscores, also underscores at an end.
 fn normal(word: &str) -> String {
     let is_gap = |c: char| c == '_' || is_space(c);
     let mut normal = String::new();
@@ -165,7 +165,8 @@ async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
         json!({"chat": chat, "text": text, "parseMode": parse_mode(site)?, "older": older});
     let sent = site.ask("send", params, false).await?;
     let integer = |name: &str| sent.get(name).and_then(Value::as_i64);
-    let shown = sent.get("text").and_then(Value::as_str).map(str::trim);
+    let shown = sent.get("text").and_then(Value::as_str);
+    let shown = shown.map(|text| text.trim_matches(is_space));
     Ok(json!({
         "ok": true, "chatId": chat, "messageId": integer("message_id").filter(|id| *id > 0),
         "date": integer("date"), "text": shown.filter(|text| !text.is_empty()),

@@ -112,6 +112,9 @@ fn compat_1_older_texts_are_unchanged_and_name_files() {
         "<@U9> a &amp; b\n[image:a.png] https://files.slack.com/a.png"
     );
     assert_eq!(key(&taken.event), "slack:T1:C1:1.5");
+    assert_eq!(taken.event.properties["attachment_count"], "1");
+    let usual = event_in(&mention, &Threads::default());
+    assert_eq!(usual.properties.get("attachment_count"), None);
 }
 
 #[test]

@@ -1,11 +1,17 @@
-//! The text of a message as goondan 0.0.3 handed it in (`COMPAT-1`). Pure.
+//! The text and the files of a message as goondan 0.0.3 handed them in (`COMPAT-1`). Pure.
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use goondan_protocol::JsonObject;
+use serde_json::{Value, json};
 
 use super::list;
-use crate::payload::text;
+use crate::payload::{older_properties, text};
+
+/// Kind of a file that is an image.
+const IMAGE: &str = "image";
+/// Kind of another file.
+const FILE: &str = "file";
 
 /// File types of images.
 const IMAGE_TYPES: [&str; 12] = [
@@ -26,8 +32,33 @@ const ADDRESSES: [&str; 8] = [
 
 /// The text as Slack has it, with a line for each file. `None` if the message has neither.
 pub(in super::super) fn older_text(message: &Value) -> Option<String> {
+    let said = filled(message, "/text").map(str::to_owned);
+    let files = references(message).into_iter();
+    let files = files.map(|Reference { kind, name, url }| format!("[{kind}:{name}] {url}"));
+    let lines: Vec<String> = said.into_iter().chain(files).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Properties of the files, and the subtype of the message.
+pub(in super::super) fn older_files(message: &Value) -> JsonObject {
+    let references = references(message);
+    let first = |kind: &str| references.iter().find(|it| it.kind == kind);
+    let count = (!references.is_empty()).then(|| json!(references.len()));
+    let image = first(IMAGE).map(|image| json!(image.url));
+    let file = first(FILE).map(|file| (json!(file.url), json!(file.name)));
+    older_properties([
+        ("subtype", message.get("subtype")),
+        ("attachment_count", count.as_ref()),
+        ("image_url", image.as_ref()),
+        ("file_url", file.as_ref().map(|(url, _)| url)),
+        ("file_name", file.as_ref().map(|(_, name)| name)),
+    ])
+}
+
+/// The files of a message, each once.
+fn references(message: &Value) -> Vec<Reference<'_>> {
     let files = list(message, "files").iter().filter_map(|file| {
-        let kind = if is_image(file) { "image" } else { "file" };
+        let kind = if is_image(file) { IMAGE } else { FILE };
         Reference::of(file, kind, kind)
     });
     let attachments = list(message, "attachments").iter().filter_map(|it| {
@@ -35,8 +66,8 @@ pub(in super::super) fn older_text(message: &Value) -> Option<String> {
             .into_iter()
             .any(|name| filled(it, name).is_some());
         match shows_image {
-            true => Reference::of(it, "image", "image"),
-            false => Reference::of(it, "file", "attachment"),
+            true => Reference::of(it, IMAGE, IMAGE),
+            false => Reference::of(it, FILE, "attachment"),
         }
     });
     let images = list(message, "blocks").iter().filter_map(|block| {
@@ -45,23 +76,14 @@ pub(in super::super) fn older_text(message: &Value) -> Option<String> {
         match filled(block, "/image_url") {
             Some(url) => Some(Reference {
                 url,
-                ..Reference::of(block, "image", "image")?
+                ..Reference::of(block, IMAGE, IMAGE)?
             }),
-            None => Reference::of(block.get("slack_file")?, "image", "image"),
+            None => Reference::of(block.get("slack_file")?, IMAGE, IMAGE),
         }
     });
     let mut seen = BTreeSet::new();
-    let mut lines: Vec<String> = filled(message, "/text")
-        .map(str::to_owned)
-        .into_iter()
-        .collect();
-    for reference in files.chain(attachments).chain(images) {
-        let Reference { kind, name, url } = reference;
-        if seen.insert((kind, url)) {
-            lines.push(format!("[{kind}:{name}] {url}"));
-        }
-    }
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    let all = files.chain(attachments).chain(images);
+    all.filter(|it| seen.insert((it.kind, it.url))).collect()
 }
 
 /// A file of a message.
@@ -97,9 +119,20 @@ fn is_image(file: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn compat_1_files_are_counted_and_named_in_properties() {
+        let picture = json!({"name": "a.png", "filetype": "png", "url_private": "https://x.org/a"});
+        let paper = json!({"title": "Paper", "url_private": "https://x.org/b"});
+        let message = json!({"subtype": "file_share", "files": [picture, paper, paper]});
+        let expected = json!({
+            "subtype": "file_share", "attachment_count": "2", "image_url": "https://x.org/a",
+            "file_url": "https://x.org/b", "file_name": "Paper",
+        });
+        assert_eq!(Value::Object(older_files(&message)), expected);
+        assert_eq!(older_files(&json!({"text": "hi"})), JsonObject::new());
+    }
 
     #[test]
     fn compat_1_files_have_lines_with_their_addresses() {

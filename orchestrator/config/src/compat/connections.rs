@@ -9,7 +9,7 @@ use super::references;
 use super::resources::OLDER_CONNECTORS;
 use crate::codes;
 use crate::edit::{
-    at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
+    as_text, at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
     take, text, text_at,
 };
 use crate::environment::Variables;
@@ -32,6 +32,12 @@ struct OlderConnectorNames {
     /// Events, by older and current name.
     events: &'static [OlderEvent],
 }
+
+/// Setting of `slack` for the kinds of messages that count.
+const MESSAGE_MODE: &str = "SLACK_MESSAGE_MODE";
+
+/// Event of `slack` for a mention of the app.
+const MENTION: &str = "app_mention";
 
 /// Older and current name of an event.
 type OlderEvent = (&'static str, &'static str);
@@ -91,7 +97,7 @@ static OLDER: [OlderConnectorNames; 6] = [
             ("SLACK_WEBHOOK_PATH", "path"),
             ("SLACK_API_BASE_URL", "endpoint"),
         ],
-        dropped: &[],
+        dropped: &[MESSAGE_MODE],
         secrets: &[
             ("SLACK_SIGNING_SECRET", "signingSecret"),
             ("SIGNING_SECRET", "signingSecret"),
@@ -198,6 +204,9 @@ pub(super) fn connection(
     written_values(spec);
     let builtin = builtin_of(spec);
     let older = builtin.as_deref().and_then(older_names);
+    if builtin.as_deref() == Some("slack") {
+        message_mode(spec, variables, cx);
+    }
     signing_secret(spec, older, builtin.as_deref());
     if let Some(older) = older {
         names(spec, older, cx);
@@ -337,6 +346,40 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
             older.connector
         );
         cx.note(place, what, format!("write `{to}`"));
+    }
+}
+
+/// Replaces `SLACK_MESSAGE_MODE: mention` by rules for mentions. With its other values, all messages
+/// count, and it is ignored.
+fn message_mode(spec: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatConversion<'_>) {
+    let Some(mode) = at(spec, &["config", MESSAGE_MODE]) else {
+        return;
+    };
+    let variable = text_at(mode, &["valueFrom", "env"]).and_then(|name| variables.get(name));
+    let variable = variable.as_ref().map(|variable| variable.value.as_str());
+    let is_mention = as_text(mode)
+        .or(variable)
+        .is_some_and(|mode| mode.eq_ignore_ascii_case("mention"));
+    if !is_mention {
+        return;
+    }
+    if let Some(mode) = at_mut(spec, &["config"]).and_then(|config| take(config, MESSAGE_MODE)) {
+        let what = format!("`{MESSAGE_MODE}: mention` keeps only the rules for `{MENTION}`");
+        let help = format!("remove it, and write only rules with `match: {{event: {MENTION}}}`");
+        cx.note(mode.key_place, what, help);
+    }
+    let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
+        return;
+    };
+    let YamlValue::List(rules) = &mut rules.value else {
+        return;
+    };
+    rules.retain(|rule| text_at(rule, &["match", "event"]).is_none_or(|event| event == MENTION));
+    for rule in rules {
+        if let Some(matched) = mapping_mut(rule, "match") {
+            let event = entry("event", text(matched.place, MENTION));
+            put(matched, event);
+        }
     }
 }
 

@@ -435,6 +435,32 @@ fn compat_1_missing_variable_of_a_connection_is_a_warning() {
 }
 
 #[test]
+fn compat_1_slack_message_mode_selects_rules() {
+    let rules = "  ingress: {rules: [{match: {event: app_mention}}, {match: {event: message_im}}, {}]}\n";
+    let all = [Some("app_mention"), Some("message"), None];
+    let mentions = [Some("app_mention"); 2];
+    for (mode, variable, expected) in [
+        ("Mention", "", &mentions[..]),
+        ("{value: mention}", "", &mentions),
+        ("{valueFrom: {env: MODE}}", "mention", &mentions),
+        ("{valueFrom: {env: MODE}}", "all", &all),
+        ("channel_and_threads", "", &all),
+    ] {
+        let lines = format!("  config: {{SLACK_MESSAGE_MODE: {mode}}}\n{rules}");
+        let project = connected("slack", &lines)
+            .variable("SLACK_BOT_TOKEN", "t")
+            .variable("SLACK_SIGNING_SECRET", "s")
+            .variable("MODE", variable);
+        let bundle = project.load();
+        let outside = &bundle.connections[&"outside".parse().unwrap()];
+        let events = outside.rules.iter().map(|rule| rule.event.as_deref());
+        let events: Vec<Option<&str>> = events.collect();
+        assert_eq!(events, expected, "{mode}");
+        assert_eq!(outside.config.get("SLACK_MESSAGE_MODE"), None, "{mode}");
+    }
+}
+
+#[test]
 fn compat_1_slack_without_signing_secret_only_sends() {
     let receives = "  ingress: {rules: [{match: {event: app_mention}}]}\n";
     for (lines, is_told) in [("", false), (receives, true)] {
