@@ -5,7 +5,7 @@
 //! shows that the application is thinking until a reply arrives.
 
 mod actions;
-mod approvals;
+mod decisions;
 mod interactions;
 mod threads;
 mod words;
@@ -29,12 +29,12 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use self::actions::Api;
-use self::approvals::{Channel, Decided, to_decided};
+use self::decisions::{Channel, Decided, to_decided};
 use self::interactions::Interactions;
 use self::threads::Threads;
-use crate::approvals::{self as chat_decisions, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::connector::Ready;
+use crate::decisions::{PressSubmitter, show_decisions};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
@@ -169,7 +169,7 @@ impl Discord {
         self.presses = Some(presses);
         let api = Arc::clone(&self.api);
         let board = Arc::new(Channel { api, channel });
-        let showing = chat_decisions::show(board, gateway.clone(), notes, intake_over.clone());
+        let showing = show_decisions(board, gateway.clone(), notes, intake_over.clone());
         tokio::join!(listener::run(Arc::new(self), gateway, intake_over), showing);
     }
 

@@ -32,7 +32,7 @@ use uuid::Uuid;
 use crate::back_off::back_off;
 use crate::calls::CallHandler;
 use crate::limits::{
-    APPROVAL_NEWS_WAITING_MAX, CALLBACK_PAUSE_FIRST_MS, COUNT_TIMEOUT_MS, REPLY_TIMEOUT_MS,
+    CALLBACK_PAUSE_FIRST_MS, COUNT_TIMEOUT_MS, DECISION_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS,
     SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SESSION_COMMANDS_WAITING_MAX,
 };
 
@@ -58,7 +58,7 @@ pub(crate) enum SessionCommand {
     /// Count an event that the connector passed over.
     Ignored(IgnoreReason),
     /// Subscribe to the tool calls that wait for a person.
-    Follow(ApprovalSubscription),
+    Follow(DecisionSubscription),
     Press(PressRequest),
     /// Read or replace the stored state of the connection.
     State(StateRequest),
@@ -83,20 +83,20 @@ impl std::fmt::Debug for SessionCommand {
     }
 }
 
-/// A notification about the tool calls that wait for a person.
+/// A notification about the decisions that wait for a person.
 #[derive(Debug)]
-pub(crate) enum ApprovalNews {
+pub(crate) enum DecisionNews {
     Show(Box<DecisionShow>),
-    /// This call no longer waits.
+    /// This decision no longer waits.
     Closed(DecisionClosed),
 }
 
-/// Subscription of a connection that shows waiting calls.
+/// Subscription of a connection that shows waiting decisions.
 #[derive(Debug)]
-pub(crate) struct ApprovalSubscription {
-    /// Calls that it already shows.
+pub(crate) struct DecisionSubscription {
+    /// Decisions that it already shows.
     pub(crate) known: Vec<DecisionId>,
-    pub(crate) news: mpsc::Sender<ApprovalNews>,
+    pub(crate) news: mpsc::Sender<DecisionNews>,
 }
 
 #[derive(Debug)]
@@ -297,9 +297,9 @@ impl Gateway {
     pub(crate) async fn follow(
         &self,
         known: Vec<DecisionId>,
-    ) -> Option<mpsc::Receiver<ApprovalNews>> {
-        let (news, receiver) = mpsc::channel(APPROVAL_NEWS_WAITING_MAX);
-        let request = SessionCommand::Follow(ApprovalSubscription { known, news });
+    ) -> Option<mpsc::Receiver<DecisionNews>> {
+        let (news, receiver) = mpsc::channel(DECISION_NEWS_WAITING_MAX);
+        let request = SessionCommand::Follow(DecisionSubscription { known, news });
         self.commands.send(request).await.ok()?;
         Some(receiver)
     }

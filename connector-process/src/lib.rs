@@ -37,7 +37,6 @@
 //!   immediately, and requests in progress get no answer (`SUP-7`).
 //! * Secrets and bodies are never logged (`SEC-2`).
 
-mod approvals;
 mod back_off;
 mod bearer;
 mod call_clock;
@@ -48,6 +47,7 @@ mod confined;
 mod connector;
 mod content_encoding;
 mod cron;
+mod decisions;
 mod discord;
 mod download;
 mod egress;

@@ -4,7 +4,7 @@
 
 use goondan_connectors::GITHUB_BODY_BYTES_MAX;
 use goondan_protocol::limits::{
-    MAX_APPROVALS_SHOWN, MAX_CONNECTION_STATE_BYTES, MAX_FRAME_BYTES, MAX_INPUT_BYTES,
+    MAX_CONNECTION_STATE_BYTES, MAX_DECISIONS_SHOWN, MAX_FRAME_BYTES, MAX_INPUT_BYTES,
 };
 
 /// Highest permitted value of `maxBodyBytes`, in bytes, where the entire body can become an event's
@@ -492,20 +492,24 @@ pub const CALL_FRAMES_WAITING_MAX: usize = 16;
 /// orchestrator pings but does not read, and the process exits.
 pub const CONTROL_FRAMES_WAITING_MAX: usize = 16;
 
-/// Longest text about a tool call in a chat, in UTF-16 units: with the surrounding words it fits a
-/// Telegram message (4096). A longer call is truncated and cannot be approved there.
-pub const APPROVAL_MESSAGE_UNITS_MAX: usize = 3_600;
+/// Longest text about a decision in a chat, in UTF-16 units: with the surrounding words it fits a
+/// Telegram message (4096). A longer one is truncated and cannot be approved or answered there.
+pub const DECISION_MESSAGE_UNITS_MAX: usize = 3_600;
 
-/// Characters of a tool call that are kept for the message about its outcome.
-pub const APPROVAL_KEPT_CHARS_MAX: usize = 400;
+/// Longest outcome without a decision that a message shows, in UTF-16 units. With the other words,
+/// the first lines fit a Discord message (2000).
+pub const DECISION_DEFAULT_UNITS_MAX: usize = 100;
 
-/// Queue of notifications about waiting tool calls. Notifications beyond it are shown by the next
+/// Characters of a decision that are kept for the message about its outcome.
+pub const DECISION_KEPT_CHARS_MAX: usize = 400;
+
+/// Queue of notifications about waiting decisions. Notifications beyond it are shown by the next
 /// process.
-pub const APPROVAL_NEWS_WAITING_MAX: usize = 256;
+pub const DECISION_NEWS_WAITING_MAX: usize = 256;
 
-/// Pending notices to users who pressed a button. Further notices are dropped; the message itself
-/// shows the result.
-pub const APPROVAL_NOTES_WAITING_MAX: usize = 64;
+/// Pending notices to users who pressed a button or replied. Further notices are dropped; the
+/// message itself shows the result.
+pub const DECISION_NOTES_WAITING_MAX: usize = 64;
 
 /// JSON escapes a control character in six bytes (`\u0000`), the longest escape.
 const JSON_GROWTH_MAX: usize = 6;
@@ -564,10 +568,10 @@ pub const PACKAGE_CACHE_FILE_BYTES_MIN: u64 = 4_096;
 pub const PACKAGE_DOWNLOAD_TIMEOUT_MS: u64 = 300_000;
 
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
-// The kept texts of shown calls fit the state of a connection even with every character at its
+// The kept texts of shown decisions fit the state of a connection even with every character at its
 // largest size.
 const _: () =
-    assert!(MAX_APPROVALS_SHOWN * (4 * APPROVAL_KEPT_CHARS_MAX + 512) < MAX_CONNECTION_STATE_BYTES);
+    assert!(MAX_DECISIONS_SHOWN * (4 * DECISION_KEPT_CHARS_MAX + 512) < MAX_CONNECTION_STATE_BYTES);
 const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 // Requests in progress cannot be evicted, so there must be capacity for others.
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX + REPLY_WAITERS_MAX < CONNECTIONS_MAX);

@@ -206,11 +206,11 @@ mod tests {
         let assignment = assignment_of(welcome(&ours).as_bytes()).unwrap();
         assert_eq!(assignment.address().to_string(), "connector:hook");
 
-        let theirs = r#"{"protocol":2,"goondan":"0.0.0-other"}"#;
+        let theirs = r#"{"protocol":3,"goondan":"0.0.0-other"}"#;
         let error = assignment_of(welcome(theirs).as_bytes()).unwrap_err();
         assert!(matches!(error, LinkError::OtherVersion(_)), "{error}");
 
-        let unreadable = r#"{"type":"welcome","from":"orchestrator","to":"child","payload":{"version":{"protocol":2,"goondan":"9.0.0"},"job":1}}"#;
+        let unreadable = r#"{"type":"welcome","from":"orchestrator","to":"child","payload":{"version":{"protocol":3,"goondan":"9.0.0"},"job":1}}"#;
         let error = assignment_of(unreadable.as_bytes()).unwrap_err();
         assert!(matches!(error, LinkError::OtherVersion(_)), "{error}");
 

@@ -8,11 +8,11 @@
 //!   describes messages. Pure.
 //! * `position`: the stored position; `rooms`: names and members of rooms.
 //! * `api`: the client-server API; `actions`: actions of agents.
-//! * `approvals`: tool calls that wait for a person.
+//! * `decisions`: decisions that wait for a person.
 
 mod actions;
 mod api;
-mod approvals;
+mod decisions;
 mod events;
 mod position;
 mod rooms;
@@ -37,15 +37,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::actions::{Actions, transaction};
 use self::api::{Api, ApiError};
-use self::approvals::{ApprovalRoom, decided_message, to_pressed, to_reply};
+use self::decisions::{DecisionRoom, decided_message, to_pressed, to_reply};
 use self::events::{
     AUTOMATIC, Accepted, Account, MESSAGE, Mapped, NOTICE, Surroundings, decide, related, to_mapped,
 };
 use self::position::{EncryptedRooms, Position};
 use self::rooms::Rooms;
 use self::sync::{Invitation, SyncedRoom, arrival, filter, since_arrival, to_synced};
-use crate::approvals::{self as approval_messages, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
+use crate::decisions::{PressSubmitter, show_decisions};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{MATRIX_MISSED_EVENTS_MAX, REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
@@ -71,7 +71,7 @@ pub(crate) struct Matrix {
     reply: ReplyMode,
     sends_notices: bool,
     poll_s: u64,
-    /// Room for approvals of tool calls, if configured.
+    /// Room for decisions, if configured.
     approvals: Option<ApprovalChat>,
 }
 
@@ -138,7 +138,7 @@ impl Matrix {
         gateway.serve(outbox_marking(&actions, answered)).await;
         let intake_over = gateway.intake_over();
         let asking = approvals_room.map(|room| {
-            let board = ApprovalRoom {
+            let board = DecisionRoom {
                 api: self.api.clone(),
                 room: room.clone(),
             };
@@ -169,7 +169,7 @@ impl Matrix {
         };
         let showing = async {
             if let Some((_, notes, board)) = asking {
-                approval_messages::show(board, gateway.clone(), notes, intake_over.clone()).await;
+                show_decisions(board, gateway.clone(), notes, intake_over.clone()).await;
             }
         };
         let replying = async {
@@ -182,7 +182,7 @@ impl Matrix {
     }
 }
 
-/// The room for approvals, whose reactions are decisions.
+/// The room for decisions, whose reactions are decisions.
 #[derive(Debug, Clone)]
 struct ApprovalReactions {
     room: String,

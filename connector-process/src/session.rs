@@ -33,7 +33,7 @@ use crate::calls::Calls;
 use crate::connector;
 use crate::egress::ProxySockets;
 use crate::gateway::{
-    ApprovalNews, ApprovalSubscription, EventVerdict, Gateway, PersonRequest, PressRequest,
+    DecisionNews, DecisionSubscription, EventVerdict, Gateway, PersonRequest, PressRequest,
     ReplyRequest, SessionCommand, StateAnswer, StateRequest, Submission, UserQuestionResult,
 };
 use crate::limits::{
@@ -66,7 +66,7 @@ struct OrchestratorSession {
     waiting_for_reply: Waiters<Reply>,
     waiting_for_verdict: Waiters<DecisionVerdict>,
     /// Subscriber to the tool calls that wait for a person.
-    following: Option<mpsc::Sender<ApprovalNews>>,
+    following: Option<mpsc::Sender<DecisionNews>>,
 }
 
 impl OrchestratorSession {
@@ -129,11 +129,11 @@ impl OrchestratorSession {
                 Ok(FrameAction::Done)
             }
             ToConnector::DecisionShow(show) => {
-                self.pass_on(ApprovalNews::Show(show));
+                self.pass_on(DecisionNews::Show(show));
                 Ok(FrameAction::Done)
             }
             ToConnector::DecisionClosed(closed) => {
-                self.pass_on(ApprovalNews::Closed(closed));
+                self.pass_on(DecisionNews::Closed(closed));
                 Ok(FrameAction::Done)
             }
             ToConnector::DecisionVerdict(verdict) => {
@@ -173,7 +173,7 @@ impl OrchestratorSession {
     }
 
     /// Notifies the subscriber to waiting tool calls.
-    fn pass_on(&self, news: ApprovalNews) {
+    fn pass_on(&self, news: DecisionNews) {
         let following = self.following.as_ref();
         if following.is_none_or(|it| it.try_send(news).is_err()) {
             tracing::warn!("no approval subscriber; dropping notification");
@@ -181,7 +181,7 @@ impl OrchestratorSession {
     }
 
     /// Creates the frame that subscribes to waiting tool calls, and stores the subscriber.
-    fn follow(&mut self, request: ApprovalSubscription) -> Result<Vec<u8>, LinkError> {
+    fn follow(&mut self, request: DecisionSubscription) -> Result<Vec<u8>, LinkError> {
         self.following = Some(request.news);
         let known = request.known;
         self.frame(&ToOrchestrator::DecisionsFollow(DecisionsFollow { known }))

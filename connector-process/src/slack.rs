@@ -1,6 +1,6 @@
 //! Slack, through the Events API: messages and mentions become events. Slash commands and
-//! interactions with buttons and dialogs also do; they arrive as forms ([`forms`]). Tool calls that
-//! wait for a person have buttons too ([`buttons`]).
+//! interactions with buttons and dialogs also do; they arrive as forms ([`forms`]). Decisions that
+//! wait for a person have buttons too ([`decisions`]).
 //!
 //! Slack signs `v0:<time>:<body>`, expects an answer within three seconds, and repeats unanswered
 //! requests. One message can arrive as `message` and as `app_mention`; both use the id of the
@@ -10,7 +10,7 @@
 //! * `words`: blocks, attachments and files as text. Pure.
 
 mod actions;
-mod buttons;
+mod decisions;
 mod forms;
 mod message_format;
 mod messages;
@@ -33,13 +33,13 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use self::actions::Api;
-use self::buttons::Channel;
+use self::decisions::Channel;
 use self::forms::FormMeaning;
 use self::messages::{Filters, Ignored};
 use self::threads::Threads;
-use crate::approvals::{self, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::connector::Ready;
+use crate::decisions::{PressSubmitter, show_decisions};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
@@ -63,7 +63,7 @@ pub(crate) struct Slack {
     api: Option<Arc<Api>>,
     /// Replies that are posted, if a token and the settings permit it.
     replies: Option<Callbacks>,
-    /// Chat for approvals of tool calls, if configured.
+    /// Channel for decisions, if configured.
     approvals: Option<ApprovalChat>,
     /// Receiver of button presses, once the connector runs.
     presses: Option<PressSubmitter>,
@@ -147,7 +147,7 @@ impl Slack {
         let (presses, notes) = PressSubmitter::new(gateway.clone());
         self.presses = Some(presses);
         let board = Arc::new(Channel { api, channel });
-        let showing = approvals::show(board, gateway.clone(), notes, intake_over.clone());
+        let showing = show_decisions(board, gateway.clone(), notes, intake_over.clone());
         tokio::join!(listener::run(Arc::new(self), gateway, intake_over), showing);
     }
 
@@ -272,7 +272,7 @@ impl InboundService for Slack {
             });
         }
         let body = json(received.body)?;
-        if let Some((presses, reply)) = self.presses.as_ref().zip(buttons::to_reply(&body)) {
+        if let Some((presses, reply)) = self.presses.as_ref().zip(decisions::to_reply(&body)) {
             let decided = presses.decided_now(reply);
             if let Some(pressed) = decided.map_err(RequestRejection::ByOrchestrator)? {
                 return Ok(InboundRequest::Pressed(Box::new(pressed)));

@@ -12,15 +12,15 @@
 //! * `answer`: parses answers of the Bot API. Pure.
 //! * `api`: its methods.
 //! * `actions`: actions of agents through the bot.
-//! * `buttons`: tool calls that wait for a person.
+//! * `decisions`: decisions that wait for a person.
 
 mod actions;
 mod albums;
 mod answer;
 mod api;
-mod buttons;
 mod chat_updates;
 mod chats;
+mod decisions;
 mod sent;
 mod updates;
 mod words;
@@ -42,13 +42,13 @@ use self::actions::Actions;
 use self::albums::{AlbumWait, album, merged};
 use self::answer::ApiError;
 use self::api::Api;
-use self::buttons::Chat;
 use self::chat_updates::{REACTION, more_updates, to_chat_update};
 use self::chats::Chats;
+use self::decisions::Chat;
 use self::sent::SentMessages;
 use self::updates::{Accepted, UPDATES, Update, to_update};
-use crate::approvals::{self, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
+use crate::decisions::{PressSubmitter, show_decisions};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS, TELEGRAM_ALBUM_PAUSE_MS};
@@ -65,7 +65,7 @@ pub(crate) struct Telegram {
     accepted: Accepted,
     reply: ReplyMode,
     poll_s: u64,
-    /// Chat for approvals of tool calls, if configured.
+    /// Chat for decisions, if configured.
     approvals: Option<ApprovalChat>,
 }
 
@@ -156,7 +156,7 @@ impl Telegram {
         let listening = self.listen(&gateway, (presses, callbacks), known, &intake_over);
         let showing = async {
             if let Some((_, notes, board)) = asking {
-                approvals::show(board, gateway.clone(), notes, intake_over.clone()).await;
+                show_decisions(board, gateway.clone(), notes, intake_over.clone()).await;
             }
         };
         let replying = async {
@@ -297,7 +297,7 @@ impl PollingRun<'_> {
             // connection works.
             0
         };
-        let button = self.presses.is_some().then_some(buttons::UPDATE);
+        let button = self.presses.is_some().then_some(decisions::UPDATE);
         let more = self.telegram.accepted.more.iter().copied();
         let updates: Vec<&str> = UPDATES.into_iter().chain(more).chain(button).collect();
         let mut params = json!({"timeout": poll_s, "allowed_updates": updates});
@@ -388,13 +388,13 @@ impl PollingRun<'_> {
 
     /// Processes one update. On success, its event is on disk or the update is passed over.
     async fn hand_in(&mut self, id: i64, update: &Value) -> Result<(), ApiError> {
-        let pressed = self.presses.as_ref().zip(buttons::to_pressed(update));
+        let pressed = self.presses.as_ref().zip(decisions::to_pressed(update));
         if let Some((presses, pressed)) = pressed {
             let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
             let handed_in = presses.press(reply_timeout, pressed).await;
             return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
         }
-        if let Some((presses, reply)) = self.presses.as_ref().zip(buttons::to_reply(update))
+        if let Some((presses, reply)) = self.presses.as_ref().zip(decisions::to_reply(update))
             && let Some(pressed) = presses.decided_by(reply).await
         {
             let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{AgentName, DecisionId, InstanceKey};
+use crate::limits::MAX_DECISION_LABEL_CHARS;
 use crate::time::Timestamp;
 
 /// `decisions.follow`: a connection that may ask people subscribes to pending decisions.
@@ -14,7 +15,7 @@ use crate::time::Timestamp;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecisionsFollow {
     /// Decisions it already shows, by its own records: at most
-    /// [`crate::limits::MAX_APPROVALS_SHOWN`].
+    /// [`crate::limits::MAX_DECISIONS_SHOWN`].
     pub known: Vec<DecisionId>,
 }
 
@@ -96,6 +97,14 @@ pub struct DecisionChoice {
     pub answer: DecisionButton,
     /// Its label.
     pub label: String,
+}
+
+impl DecisionChoice {
+    /// True if a text can be the label of a button: it is not blank and short enough.
+    #[must_use]
+    pub fn is_label(text: &str) -> bool {
+        !text.trim().is_empty() && text.chars().nth(MAX_DECISION_LABEL_CHARS).is_none()
+    }
 }
 
 /// Answer of a button.
@@ -206,7 +215,7 @@ pub enum DecisionVerdict {
         /// The outcome, for people to read.
         how: String,
     },
-    /// It was already decided, or another decision is in progress; nothing changed.
+    /// It was already decided, or is being decided; nothing changed.
     DecidedBefore {
         /// The outcome, for people to read.
         how: String,

@@ -13,7 +13,7 @@ const TRACE: &str =
 
 /// One body for each message type from a child, without its trace.
 const FROM_CHILD: &[&str] = &[
-    r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
+    r#"{"type":"hello","from":"child","to":"orchestrator","payload":{"version":{"protocol":3,"goondan":"0.1.0"},"role":"agent","pid":42}}"#,
     r#"{"type":"pong","from":"agent:a:k","to":"orchestrator","payload":{"nonce":9}}"#,
     r#"{"type":"confined","from":"agent:a:k","to":"orchestrator","payload":{"rights":["files","signals","abstract-sockets","system-calls"]}}"#,
     r#"{"type":"confined","from":"agent:a:k","to":"orchestrator","payload":{"rights":["system-calls"],"lacks":"namespaces are not given: EPERM"}}"#,
@@ -71,7 +71,7 @@ const FROM_CHILD: &[&str] = &[
 
 /// One body for each message type from the orchestrator, without its trace.
 const TO_CHILD: &[&str] = &[
-    r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
+    r#"{"type":"welcome","from":"orchestrator","to":"connector:hook","payload":{"version":{"protocol":3,"goondan":"0.1.0"},"assignment":{"role":"connector","definition":{"workspaceId":"w","connection":"hook","connector":"webhook","config":{"port":1},"secrets":{"hmac":"s"}}}}}"#,
     r#"{"type":"ping","from":"orchestrator","to":"agent:a:k","payload":{"nonce":9}}"#,
     r#"{"type":"quiesce","from":"orchestrator","to":"connector:hook","payload":{}}"#,
     r#"{"type":"shutdown","from":"orchestrator","to":"agent:a:k","payload":{"gracePeriodMs":300000,"reason":"restart"}}"#,
@@ -98,7 +98,7 @@ const TO_CHILD: &[&str] = &[
     r#"{"type":"conversation.page","inReplyTo":1,"from":"orchestrator","to":"agent:a:k","payload":{"messageBytes":[10],"events":[{"type":"truncate"}],"next":null}}"#,
     r#"{"type":"turn.appended","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","seq":2}}"#,
     r#"{"type":"turn.committed","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t"}}"#,
-    r#"{"type":"welcome","from":"orchestrator","to":"model:claude","payload":{"version":{"protocol":2,"goondan":"0.1.0"},"assignment":{"role":"model","definition":{"workspaceId":"w","model":{"name":"claude","provider":"anthropic","model":"claude-x","endpoint":"http://127.0.0.1:1/","apiKey":"k"}}}}}"#,
+    r#"{"type":"welcome","from":"orchestrator","to":"model:claude","payload":{"version":{"protocol":3,"goondan":"0.1.0"},"assignment":{"role":"model","definition":{"workspaceId":"w","model":{"name":"claude","provider":"anthropic","model":"claude-x","endpoint":"http://127.0.0.1:1/","apiKey":"k"}}}}}"#,
     r#"{"type":"call","from":"orchestrator","to":"model:claude","payload":{"callId":1,"caller":{"agent":"a","instanceKey":"k"},"method":"complete","params":{"messages":[]},"deadlineMs":1000}}"#,
     r#"{"type":"call.piece","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"piece":{"type":"text","text":"h"}}}"#,
     r#"{"type":"call.result","from":"orchestrator","to":"agent:a:k","payload":{"callId":7,"outcome":{"ok":{"message":{"id":"t.1:a"}}}}}"#,

@@ -183,11 +183,15 @@ pub const MAX_APPROVAL_BUTTON_BYTES: usize = 2 * 1024;
 
 /// Largest number of pending decisions that a connection shows. Further ones are shown as these are
 /// decided.
-pub const MAX_APPROVALS_SHOWN: usize = 100;
+pub const MAX_DECISIONS_SHOWN: usize = 100;
 
 /// Largest number of buttons of a decision that a connection shows. A question with more options is
 /// answered by a reply.
 pub const MAX_DECISION_CHOICES: usize = 10;
+
+/// Longest label of a button of a decision, in characters. A question with a longer option is
+/// answered by a reply.
+pub const MAX_DECISION_LABEL_CHARS: usize = 60;
 
 /// Longest reason for a decision about a tool call, in bytes. Longer reasons are refused.
 pub const MAX_APPROVAL_REASON_BYTES: usize = 4 * 1024;

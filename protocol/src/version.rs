@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the wire protocol. It increases with every change of a message's golden bytes.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Version of this build of goondan.
 pub const GOONDAN_VERSION: &str = env!("CARGO_PKG_VERSION");

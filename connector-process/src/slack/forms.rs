@@ -14,7 +14,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use self::values::{action_words, entered};
-use super::buttons;
+use super::decisions;
 use super::messages::{Filters, Ignored, OTHER_CHANNEL, auth, is_direct, key_of};
 use super::words::{files, joined, list, message_words, plain};
 use crate::listener::{ButtonPress, MalformedRequest};
@@ -60,7 +60,7 @@ pub(super) fn meaning(
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
             let payload = serde_json::from_str(payload).map_err(MalformedRequest::NotJson)?;
-            if let Some(pressed) = buttons::to_pressed(&payload).filter(|_| asks) {
+            if let Some(pressed) = decisions::to_pressed(&payload).filter(|_| asks) {
                 return Ok(FormMeaning::Pressed(Box::new(pressed)));
             }
             let kind = required(&payload, "/type")?;

@@ -397,7 +397,7 @@ fn is_mentioned(body: &Value, said: &str) -> bool {
 }
 
 /// The text without the mention of the app at its start, unless nothing else is left.
-fn without_mention<'s>(body: &Value, kind: &str, said: &'s str) -> Option<&'s str> {
+pub(super) fn without_mention<'s>(body: &Value, kind: &str, said: &'s str) -> Option<&'s str> {
     let called = said.trim_start().strip_prefix("<@")?;
     let (user, rest) = called.split_once('>')?;
     let user = user.split('|').next().unwrap_or(user);

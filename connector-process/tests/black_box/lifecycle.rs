@@ -34,7 +34,7 @@ fn connector_introduces_itself_and_survives_signals() {
 fn another_version_is_refused_loudly() {
     let mut orchestrator = Orchestrator::start();
     orchestrator.hello();
-    let body = br#"{"type":"welcome","from":"orchestrator","to":"child","payload":{"version":{"protocol":2,"goondan":"0.0.0-other"}}}"#;
+    let body = br#"{"type":"welcome","from":"orchestrator","to":"child","payload":{"version":{"protocol":3,"goondan":"0.0.0-other"}}}"#;
     let len = u32::try_from(body.len()).unwrap();
     orchestrator.send_raw(&len.to_be_bytes());
     orchestrator.send_raw(body);

@@ -54,7 +54,7 @@ pub(crate) mod call_context;
 pub(crate) mod cancellation;
 pub(crate) mod capacity;
 pub(crate) mod changes;
-pub(crate) mod chat_approvals;
+pub(crate) mod chat_decisions;
 pub(crate) mod collectors;
 pub(crate) mod connection_state;
 pub(crate) mod connectors;

@@ -268,7 +268,7 @@ fn golden_bytes_of_greetings() {
         version: version.clone(),
     };
     let body = hello.to_frame().unwrap();
-    let golden = r#"{"version":{"protocol":2,"goondan":"0.1.0"}}"#;
+    let golden = r#"{"version":{"protocol":3,"goondan":"0.1.0"}}"#;
     assert_eq!(String::from_utf8_lossy(&body), golden);
     assert_eq!(Hello::from_frame(&body).unwrap(), hello);
     let welcome = Welcome {
@@ -277,7 +277,7 @@ fn golden_bytes_of_greetings() {
         node: node(),
     };
     let body = welcome.to_frame().unwrap();
-    let golden = r#"{"version":{"protocol":2,"goondan":"0.1.0"},"server":"postgres://u:hidden@h/d","node":"a"}"#;
+    let golden = r#"{"version":{"protocol":3,"goondan":"0.1.0"},"server":"postgres://u:hidden@h/d","node":"a"}"#;
     assert_eq!(String::from_utf8_lossy(&body), golden);
     assert_eq!(Welcome::from_frame(&body).unwrap(), welcome);
     assert!(!format!("{welcome:?}").contains("hidden"));

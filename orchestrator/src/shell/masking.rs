@@ -24,7 +24,7 @@ use goondan_masking::MaskTable;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::{ControlError, WatchUpdate};
-use goondan_protocol::decision::DecisionSubject;
+use goondan_protocol::decision::{DecisionSubject, DecisionVerdict};
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::{PAYLOAD, TurnOutcome};
 use goondan_protocol::ipc::{Assignment, ToAgent, ToChild, ToConnector, ToOrchestrator};
@@ -245,14 +245,24 @@ impl Masks {
                         *input = known.value(std::mem::take(input));
                     }
                     DecisionSubject::Question(about) | DecisionSubject::Review(about) => {
+                        self.mask(&mut about.of);
                         self.mask(&mut about.text);
                     }
                 }
                 for choice in &mut show.form.choices {
                     self.mask(&mut choice.label);
                 }
+                if let Some(expires) = &mut show.expires {
+                    self.mask(&mut expires.outcome);
+                }
             }
             ToConnector::DecisionClosed(closed) => self.mask(&mut closed.how),
+            ToConnector::DecisionVerdict(
+                DecisionVerdict::Decided { how: text }
+                | DecisionVerdict::DecidedBefore { how: text }
+                | DecisionVerdict::NotAllowed { message: text }
+                | DecisionVerdict::NotNow { message: text },
+            ) => self.mask(text),
             _ => {}
         }
     }
@@ -548,6 +558,33 @@ mod tests {
         masks.told(&mut message);
         let shown = format!("{message:?}");
         assert!(shown.contains("it is [masked]"), "{shown}");
+    }
+
+    #[test]
+    fn sec_2_every_text_of_a_decision_in_a_chat_goes_out_masked() {
+        let masks = masks(&[VALUE]);
+        let text = format!("it is {VALUE}");
+        let decision = json!({
+            "decisionId": "t-1",
+            "about": {"kind": "question", "agentName": "a", "of": text, "text": text,
+                "command": "task show t"},
+            "form": {"choices": [{"answer": "0", "label": text}]},
+            "expires": {"at": "2026-01-01T00:00:00.000Z", "outcome": text},
+        });
+        let show = ToConnector::DecisionShow(serde_json::from_value(decision).unwrap());
+        let verdict = |verdict| ToConnector::DecisionVerdict(verdict);
+        let (how, message) = (text.clone(), text);
+        for (message, count) in [
+            (show, 4),
+            (verdict(DecisionVerdict::Decided { how: how.clone() }), 1),
+            (verdict(DecisionVerdict::DecidedBefore { how }), 1),
+            (verdict(DecisionVerdict::NotAllowed { message }), 1),
+        ] {
+            let mut message = ToChild::from(message);
+            masks.told(&mut message);
+            let shown = format!("{message:?}");
+            assert_eq!(shown.matches("it is [masked]").count(), count, "{shown}");
+        }
     }
 
     #[test]

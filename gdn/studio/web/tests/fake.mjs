@@ -363,7 +363,7 @@ function answerTask(of, { taskId, id, text }) {
 const rewound = { checkpointId: 'checkpoint_001', isChanged: true, messagesRemoved: 1, messagesRestored: 0, removedMessages: [{ id: 'x', role: 'user', head: 'Hi' }], added: [], changed: ['work/b.txt'], removed: [], extensions: [], preRewind: 'checkpoint_003', notRewound: ['money spent'] };
 
 const CALLS = {
-  'daemon.status': () => ok({ version: { protocol: 2, goondan: '0.1.0' }, pid: 4242, startedAt: data.at(0), stateRoot: '/home/ada/.goondan', openFiles: { open: 41, limit: 524288 }, stopping: false, workspaces: [data.workspace()] }),
+  'daemon.status': () => ok({ version: { protocol: 3, goondan: '0.1.0' }, pid: 4242, startedAt: data.at(0), stateRoot: '/home/ada/.goondan', openFiles: { open: 41, limit: 524288 }, stopping: false, workspaces: [data.workspace()] }),
   'workspace.list': () => ok({ workspaces: [data.workspace()] }),
   'workspace.usage': (_, { by }) => ok(data.usageReport(by)),
   'workspace.audit': (_, params) => auditPage(params),

@@ -9,8 +9,8 @@ use super::references;
 use super::resources::OLDER_CONNECTORS;
 use crate::codes;
 use crate::edit::{
-    as_text, at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
-    take, text, text_at,
+    as_text, at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put,
+    rename, take, text, text_at,
 };
 use crate::environment::Variables;
 use crate::report::Problem;

@@ -436,7 +436,8 @@ fn compat_1_missing_variable_of_a_connection_is_a_warning() {
 
 #[test]
 fn compat_1_slack_message_mode_selects_rules() {
-    let rules = "  ingress: {rules: [{match: {event: app_mention}}, {match: {event: message_im}}, {}]}\n";
+    let rules =
+        "  ingress: {rules: [{match: {event: app_mention}}, {match: {event: message_im}}, {}]}\n";
     let all = [Some("app_mention"), Some("message"), None];
     let mentions = [Some("app_mention"); 2];
     for (mode, variable, expected) in [

@@ -37,8 +37,11 @@ fn options_of(form: &QuestionForm) -> Option<(&FormField, Vec<(String, Value)>)>
         | FieldKind::Number { .. }
         | FieldKind::Integer { .. } => return None,
     };
+    let are_labels = options
+        .iter()
+        .all(|(label, _)| DecisionChoice::is_label(label));
     // One button is for declining.
-    (options.len() < MAX_DECISION_CHOICES).then_some((field, options))
+    (options.len() < MAX_DECISION_CHOICES && are_labels).then_some((field, options))
 }
 
 fn form_of(form: &QuestionForm) -> DecisionForm {
@@ -66,11 +69,18 @@ fn form_of(form: &QuestionForm) -> DecisionForm {
 fn shown(question: &OpenQuestion) -> DecisionShow {
     let info = &question.info;
     let mut text = format!("{} asks: {}", info.source.in_words(), info.message);
+    let options = options_of(&question.form);
     for field in question.form.fields() {
         text.push_str(&format!("\n- {}", field.name));
         let described = field.description.as_ref().or(field.title.as_ref());
         if let Some(described) = described {
             text.push_str(&format!(": {described}"));
+        }
+        if let (FieldKind::Choice { choices } | FieldKind::Choices { choices, .. }, None) =
+            (&field.takes, &options)
+        {
+            let values: Vec<&str> = choices.iter().map(|it| it.value.as_str()).collect();
+            text.push_str(&format!(" (options: {})", values.join(", ")));
         }
     }
     DecisionShow {

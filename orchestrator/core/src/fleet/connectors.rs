@@ -30,7 +30,7 @@ use serde_json::Value;
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::changes::RunningConnector;
-use super::chat_approvals::ShownApprovals;
+use super::chat_decisions::ShownDecisions;
 use super::collectors::ExportQueue;
 use super::connection_state::StateQueue;
 use super::event_queue::EventOrigin;
@@ -73,7 +73,7 @@ pub(crate) struct Connector {
     /// Replies that its process waits for.
     replies: AwaitedReplies,
     /// Pending approvals that its process shows.
-    showing: ShownApprovals,
+    showing: ShownDecisions,
     /// Export queue, for a collector connection.
     collecting: ExportQueue,
 }
@@ -92,7 +92,7 @@ impl Connector {
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
             replies: AwaitedReplies::default(),
-            showing: ShownApprovals::default(),
+            showing: ShownDecisions::default(),
             collecting: ExportQueue::default(),
         }
     }
@@ -131,11 +131,11 @@ impl Connector {
         &mut self.replies
     }
 
-    pub(super) fn showing(&self) -> &ShownApprovals {
+    pub(super) fn showing(&self) -> &ShownDecisions {
         &self.showing
     }
 
-    pub(super) fn showing_mut(&mut self) -> &mut ShownApprovals {
+    pub(super) fn showing_mut(&mut self) -> &mut ShownDecisions {
         &mut self.showing
     }
 
@@ -389,7 +389,7 @@ impl Connector {
     /// flight counts as lost.
     pub(super) fn on_exited(&mut self, process: ProcessId, how: &str) {
         self.collecting.on_gone(process, how);
-        self.showing = ShownApprovals::default();
+        self.showing = ShownDecisions::default();
         self.readiness = Readiness::Starting;
     }
 

@@ -25,9 +25,6 @@ use super::runs::is_ending;
 use crate::exchange::{ChildRequest, TaskRef};
 use crate::fleet::Fleet;
 
-/// Longest label of a button, in characters. An option with a longer text is answered by a reply.
-const LABEL_CHARS_MAX: usize = 60;
-
 /// Advice for a request for changes without a text, which needs comments on the proposal.
 const NO_CHANGES: &str = "to request changes, reply to the message with them";
 
@@ -46,8 +43,9 @@ fn id_of(state: &State, key: &str) -> DecisionId {
 
 /// Buttons for the options of an ask; empty if they do not fit.
 fn choices_of(ask: &TaskAsk) -> Vec<DecisionChoice> {
-    let is_short = |option: &String| option.chars().nth(LABEL_CHARS_MAX).is_none();
-    if ask.options.len() > MAX_DECISION_CHOICES || !ask.options.iter().all(is_short) {
+    let mut options = ask.options.iter();
+    let are_labels = options.all(|option| DecisionChoice::is_label(option));
+    if ask.options.len() > MAX_DECISION_CHOICES || !are_labels {
         return Vec::new();
     }
     let options = (0_u8..).zip(&ask.options);
@@ -273,8 +271,9 @@ impl Tasks {
             return Err(Some(DecisionVerdict::DecidedBefore { how }));
         }
         if let Some(under_way) = entry.decision_under_way() {
-            let how = format!("being decided: {under_way}");
-            return Err(Some(DecisionVerdict::DecidedBefore { how }));
+            // It may be about another point of the task, and it may fail.
+            let message = format!("task `{}` is busy: {under_way}", at.task_id);
+            return Err(Some(DecisionVerdict::NotNow { message }));
         }
         let mut points = state.open_points().into_iter();
         let point = points.find(|point| point.key == key);

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
 use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
+use super::messages::{MENTION, MESSAGE, without_mention};
 use super::mrkdwn::verbatim;
 use super::words::plain;
-use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
+use crate::decisions::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;
 
@@ -25,6 +25,9 @@ const fn style_of(answer: DecisionButton) -> Option<&'static str> {
         DecisionButton::Option(_) => None,
     }
 }
+
+/// Longest label of a button, in characters. Slack's limit is 75.
+const LABEL_CHARS_MAX: usize = 75;
 
 /// Longest text of one block, in characters. Slack's limit is 3000.
 const BLOCK_CHARS_MAX: usize = 2_900;
@@ -51,18 +54,21 @@ pub(super) fn to_pressed(payload: &Value) -> Option<ButtonPress> {
     })
 }
 
-/// The reply in the thread of a message, if the payload is one.
+/// The reply in the thread of a message, if the payload is one. Slack reports a reply that mentions
+/// the app as a mention, perhaps as a message, too.
 pub(super) fn to_reply(body: &Value) -> Option<ChatReply> {
     let event = body.get("event")?;
     let is_plain = event.get("subtype").is_none() && event.get("bot_id").is_none();
-    if text(event, "/type") != Some("message") || !is_plain {
+    let kind = text(event, "/type").filter(|kind| matches!(*kind, MESSAGE | MENTION))?;
+    if !is_plain {
         return None;
     }
+    let entered = text(event, "/text")?;
     let (channel, user) = (text(event, "/channel")?, text(event, "/user")?);
     Some(ChatReply {
         place: format!("{channel}:{}", text(event, "/thread_ts")?),
         user: user.to_owned(),
-        text: plain(text(event, "/text")?),
+        text: plain(without_mention(body, kind, entered).unwrap_or(entered)),
         to: format!("{channel}:{user}"),
     })
 }
@@ -70,20 +76,6 @@ pub(super) fn to_reply(body: &Value) -> Option<ChatReply> {
 pub(super) struct Channel {
     pub(super) api: Arc<Api>,
     pub(super) channel: String,
-}
-
-fn trouble(error: CallError) -> MessageRejection {
-    MessageRejection {
-        is_final: matches!(
-            error.code,
-            CallErrorCode::NotFound
-                | CallErrorCode::Refused
-                | CallErrorCode::Invalid
-                | CallErrorCode::TooLarge
-        ),
-        retry_after_ms: error.retry_after_ms,
-        reason: error.message,
-    }
 }
 
 /// Blocks of verbatim text.
@@ -120,13 +112,28 @@ fn written(message: &Message) -> Value {
     })
 }
 
+/// A label in Slack's escaping, which makes it longer.
+fn labeled(label: &str) -> String {
+    let mut labeled = String::new();
+    let mut chars_left = LABEL_CHARS_MAX;
+    for c in label.chars() {
+        let piece = verbatim(c.encode_utf8(&mut [0; 4]));
+        let Some(left) = chars_left.checked_sub(piece.chars().count()) else {
+            break;
+        };
+        chars_left = left;
+        labeled.push_str(&piece);
+    }
+    labeled
+}
+
 fn row(buttons: &Buttons) -> Value {
     let elements: Vec<Value> = buttons
         .offered()
         .map(|(answer, label)| {
             let action = format!("{ACTION_PREFIX}{answer}");
             let button = json!({"type": "button", "action_id": action, "value": buttons.decision_id,
-                "text": {"type": "plain_text", "text": verbatim(label), "emoji": false}});
+                "text": {"type": "plain_text", "text": labeled(label), "emoji": false}});
             match style_of(answer) {
                 Some(style) => with(button, [("style", json!(style))]),
                 None => button,
@@ -140,7 +147,7 @@ impl Board for Channel {
     async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let params = with(written(message), [("channel", json!(self.channel))]);
         let posted = self.api.ask("chat.postMessage", &params, false).await;
-        let posted = posted.map_err(trouble)?;
+        let posted = posted.map_err(MessageRejection::from)?;
         let channel = text(&posted, "/channel").unwrap_or(&self.channel);
         let ts = text(&posted, "/ts").unwrap_or_default();
         Ok(format!("{channel}:{ts}"))
@@ -151,14 +158,14 @@ impl Board for Channel {
         let fields = [("channel", json!(channel)), ("ts", json!(ts))];
         let params = with(written(message), fields);
         let edited = self.api.ask("chat.update", &params, true).await;
-        edited.map(drop).map_err(trouble)
+        edited.map(drop).map_err(MessageRejection::from)
     }
 
     async fn tell(&self, to: &str, said: &str) -> Result<(), MessageRejection> {
         let (channel, user) = to.split_once(':').unwrap_or_default();
         let params = json!({"channel": channel, "user": user, "text": verbatim(said)});
         let told = self.api.ask("chat.postEphemeral", &params, false).await;
-        told.map(drop).map_err(trouble)
+        told.map(drop).map_err(MessageRejection::from)
     }
 }
 
@@ -216,6 +223,42 @@ mod tests {
             ..message("b", true)
         };
         assert_eq!(written(&closed)["blocks"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn need_2_slack_labels_fit_with_their_escapes() {
+        assert_eq!(labeled("a & b"), "a &amp; b");
+        let long = labeled(&"&".repeat(LABEL_CHARS_MAX));
+        assert_eq!(long, "&amp;".repeat(LABEL_CHARS_MAX / 5));
+    }
+
+    #[test]
+    fn need_2_replies_in_the_thread_of_slack_are_understood() {
+        let reply = |fields: Value| {
+            let event = json!({"type": "message", "channel": "C1", "user": "U1", "ts": "3.5",
+                "thread_ts": "1.5", "text": "light &amp; blue"});
+            let mut body = json!({"event": event, "authorizations": [{"user_id": "U9"}]});
+            let event = body["event"].as_object_mut().unwrap();
+            event.extend(fields.as_object().unwrap().clone());
+            to_reply(&body)
+        };
+        let expected = ChatReply {
+            place: "C1:1.5".to_owned(),
+            user: "U1".to_owned(),
+            text: "light & blue".to_owned(),
+            to: "C1:U1".to_owned(),
+        };
+        assert_eq!(reply(json!({})).as_ref(), Some(&expected));
+        let mention = json!({"type": "app_mention", "text": "<@U9> light &amp; blue"});
+        assert_eq!(reply(mention).as_ref(), Some(&expected));
+        for other in [
+            json!({"bot_id": "B7"}),
+            json!({"subtype": "message_changed"}),
+            json!({"type": "reaction_added"}),
+            json!({"thread_ts": null}),
+        ] {
+            assert_eq!(reply(other.clone()), None, "{other}");
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! a text is entered in a form, which a button opens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use goondan_clock::sleep;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
 use goondan_protocol::ids::DecisionId;
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::actions::{Api, DiscordRequest};
 use super::{COMPONENT, FORM};
-use crate::approvals::{Board, Message, MessageRejection};
+use crate::decisions::{Board, Message, MessageRejection};
 use crate::listener::ButtonPress;
 use crate::payload::text;
 
@@ -34,6 +36,10 @@ const TEXT_CHARS_MAX: u64 = 4_000;
 const SECONDARY: u64 = 2;
 const SUCCESS: u64 = 3;
 const DANGER: u64 = 4;
+
+/// Pauses before a notice is sent again. Discord does not know the answer to a press that the notice
+/// replaces until it has received it.
+const NOTICE_PAUSES_MS: [u64; 3] = [250, 1_000, 3_000];
 
 /// Types of components.
 const ROW: u64 = 1;
@@ -137,25 +143,15 @@ pub(super) struct Channel {
     pub(super) channel: String,
 }
 
-fn trouble(error: CallError) -> MessageRejection {
-    MessageRejection {
-        is_final: matches!(
-            error.code,
-            CallErrorCode::NotFound
-                | CallErrorCode::Refused
-                | CallErrorCode::Invalid
-                | CallErrorCode::TooLarge
-        ),
-        retry_after_ms: error.retry_after_ms,
-        reason: error.message,
-    }
-}
-
 impl Board for Channel {
     async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let path = ["channels", &self.channel, "messages"];
         let request = DiscordRequest::new(Method::POST, &path).with_value(written(message));
-        let posted = self.api.ask(request, false).await.map_err(trouble)?;
+        let posted = self
+            .api
+            .ask(request, false)
+            .await
+            .map_err(MessageRejection::from)?;
         let id = text(&posted, "/id").unwrap_or_default();
         Ok(format!("{}:{id}", self.channel))
     }
@@ -165,27 +161,37 @@ impl Board for Channel {
         let path = ["channels", channel, "messages", id];
         let request = DiscordRequest::new(Method::PATCH, &path).with_value(written(message));
         let edited = self.api.ask(request, true).await;
-        edited.map(drop).map_err(trouble)
+        edited.map(drop).map_err(MessageRejection::from)
     }
 
     async fn tell(&self, to: &str, said: &str) -> Result<(), MessageRejection> {
         let (application, token) = to.split_once(':').unwrap_or_default();
         let path = ["webhooks", application, token, "messages", "@original"];
         let body = json!({"content": said, "allowed_mentions": {"parse": []}});
-        let request = DiscordRequest::new(Method::PATCH, &path).with_value(body);
-        let told = self.api.ask(request.of_interaction(), true).await;
-        // An error of the service may quote the path.
-        told.map(drop).map_err(|error| {
-            let message = error.message.replace(token, "…");
-            trouble(CallError { message, ..error })
-        })
+        let mut pauses_ms = NOTICE_PAUSES_MS.into_iter();
+        loop {
+            let request = DiscordRequest::new(Method::PATCH, &path).with_value(body.clone());
+            let told = self.api.ask(request.of_interaction(), true).await;
+            let Err(error) = told else {
+                return Ok(());
+            };
+            let pause_ms = pauses_ms.next();
+            match pause_ms.filter(|_| error.code == CallErrorCode::NotFound) {
+                Some(pause_ms) => sleep(Duration::from_millis(pause_ms)).await,
+                None => {
+                    // An error of the service may quote the path.
+                    let message = error.message.replace(token, "…");
+                    return Err(CallError { message, ..error }.into());
+                }
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approvals::Buttons;
+    use crate::decisions::Buttons;
 
     fn pressed(kind: u64, data: &Value) -> Option<Decided> {
         let body = json!({"type": kind, "channel_id": "5", "application_id": "A", "token": "T",

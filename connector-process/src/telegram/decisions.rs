@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::answer::ApiError;
 use super::api::Api;
 use super::chats::Chats;
-use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
+use crate::decisions::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::ButtonPress;
 use crate::payload::text;

@@ -10,7 +10,7 @@ use super::actions::transaction;
 use super::api::{Api, ApiError};
 use super::events::{AUTOMATIC, MESSAGE, NOTICE, REACTION};
 use super::words::without_fallback;
-use crate::approvals::{Board, Buttons, ChatReply, Message, MessageRejection, with};
+use crate::decisions::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;
 
@@ -47,7 +47,7 @@ fn answer_of(key: &str) -> Option<DecisionButton> {
     }
 }
 
-pub(super) struct ApprovalRoom {
+pub(super) struct DecisionRoom {
     pub(super) api: Api,
     pub(super) room: String,
 }
@@ -177,7 +177,7 @@ fn rejection(error: &ApiError) -> MessageRejection {
     }
 }
 
-impl ApprovalRoom {
+impl DecisionRoom {
     async fn send(&self, kind: &str, mark: &str, content: &Value) -> Result<String, ApiError> {
         let transaction = transaction(mark);
         let event = (kind, transaction.as_str());
@@ -200,7 +200,7 @@ impl ApprovalRoom {
     }
 }
 
-impl Board for ApprovalRoom {
+impl Board for DecisionRoom {
     async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let buttons = message.buttons.as_ref();
         // The same decision is one message, however often it is posted.

@@ -5,13 +5,16 @@
 //! lines.
 
 use goondan_protocol::decision::{
-    DecisionButton, DecisionShow, DecisionSubject, DecisionText, DecisionVerdict,
+    DecisionButton, DecisionChoice, DecisionShow, DecisionSubject, DecisionText, DecisionVerdict,
 };
 use goondan_protocol::ids::DecisionId;
+use goondan_protocol::limits::MAX_DECISION_LABEL_CHARS;
 use serde_json::Value;
 
 use super::{Buttons, Message};
-use crate::limits::{APPROVAL_KEPT_CHARS_MAX, APPROVAL_MESSAGE_UNITS_MAX};
+use crate::limits::{
+    DECISION_DEFAULT_UNITS_MAX, DECISION_KEPT_CHARS_MAX, DECISION_MESSAGE_UNITS_MAX,
+};
 
 /// Indentation of the first line of an argument; further lines get it twice.
 const INDENT: &str = "  ";
@@ -20,13 +23,15 @@ const INDENT: &str = "  ";
 pub(super) fn waits(show: &DecisionShow) -> Message {
     let id = &show.decision_id;
     let mut body = facts(show);
-    let is_whole = cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
-    let mut choices = show.form.choices.clone();
-    let mut head = match &show.about {
-        DecisionSubject::Call { .. } => format!("Tool call {id} waits for a person."),
-        DecisionSubject::Question(_) => format!("Question {id} waits for a person."),
-        DecisionSubject::Review(_) => format!("Review {id} waits for a person."),
+    let is_whole = cut(&mut body, DECISION_MESSAGE_UNITS_MAX);
+    let mut choices = labeled(&show.form.choices);
+    let mut reply = show.form.reply.as_deref().map(one_line);
+    let noun = match &show.about {
+        DecisionSubject::Call { .. } => "Tool call",
+        DecisionSubject::Question(_) => "Question",
+        DecisionSubject::Review(_) => "Review",
     };
+    let mut head = format!("{noun} {id} waits for a person.");
     if let DecisionSubject::Call {
         may_have_begun: true,
         ..
@@ -35,11 +40,10 @@ pub(super) fn waits(show: &DecisionShow) -> Message {
         head.push_str(" It may have started already, under an earlier rule.");
     }
     if let Some(expires) = &show.expires {
-        head.push_str(&format!(
-            " Without a decision, {} at {}.",
-            one_line(&expires.outcome),
-            expires.at
-        ));
+        let mut outcome = one_line(&expires.outcome);
+        cut(&mut outcome, DECISION_DEFAULT_UNITS_MAX);
+        let at = expires.at;
+        head.push_str(&format!(" Without a decision, {outcome} at {at}."));
     }
     match &show.about {
         DecisionSubject::Call { .. } => {
@@ -53,19 +57,39 @@ pub(super) fn waits(show: &DecisionShow) -> Message {
                 ));
             }
         }
-        DecisionSubject::Question(about) | DecisionSubject::Review(about) => {
+        DecisionSubject::Question(about) => {
+            if !is_whole {
+                // The part that is not shown may say what an answer permits.
+                choices.retain(|choice| choice.answer == DecisionButton::Deny);
+                reply = None;
+                head.push_str(" It is too long to be answered here.");
+            }
+            head.push_str(&format!(" Details: gdn {}.", one_line(&about.command)));
+        }
+        DecisionSubject::Review(about) => {
             head.push_str(&format!(" Details: gdn {}.", one_line(&about.command)));
         }
     }
     Message {
         head,
-        reply: show.form.reply.as_deref().map(one_line),
+        reply,
         body,
         buttons: Some(Buttons {
             decision_id: id.clone(),
             choices,
         }),
     }
+}
+
+/// The buttons, with labels that hide nothing.
+fn labeled(choices: &[DecisionChoice]) -> Vec<DecisionChoice> {
+    let labeled = choices.iter().map(|choice| {
+        let mut label = one_line(&choice.label);
+        cut(&mut label, MAX_DECISION_LABEL_CHARS);
+        let answer = choice.answer;
+        DecisionChoice { answer, label }
+    });
+    labeled.collect()
 }
 
 /// The message about a decision that no longer waits.
@@ -75,7 +99,7 @@ pub(super) fn closed(id: &DecisionId, how: &str, about: &str) -> Message {
         body.push('\n');
         body.push_str(about);
     }
-    cut(&mut body, APPROVAL_MESSAGE_UNITS_MAX);
+    cut(&mut body, DECISION_MESSAGE_UNITS_MAX);
     // The ids of tool calls have this prefix.
     let noun = match id.as_str().starts_with("a-") {
         true => "Tool call",
@@ -92,7 +116,7 @@ pub(super) fn closed(id: &DecisionId, how: &str, about: &str) -> Message {
 /// The start of a decision's description, kept for the time after the decision.
 pub(super) fn about(show: &DecisionShow) -> String {
     let mut about = facts(show);
-    if let Some((at, _)) = about.char_indices().nth(APPROVAL_KEPT_CHARS_MAX) {
+    if let Some((at, _)) = about.char_indices().nth(DECISION_KEPT_CHARS_MAX) {
         about.truncate(at);
         about.push('…');
     }
@@ -194,11 +218,11 @@ fn visible(text: &str) -> String {
 }
 
 /// Truncates a text to `units_max` UTF-16 units, the unit of Telegram's limits. Returns true if it
-/// already fit.
+/// already fit. A backtick counts twice, because Discord's messages separate backticks.
 fn cut(text: &mut String, units_max: usize) -> bool {
     let mut units = 0;
     let too_long = text.char_indices().find(|(_, c)| {
-        units += c.len_utf16();
+        units += if *c == '`' { 2 } else { c.len_utf16() };
         units > units_max
     });
     let Some((at, _)) = too_long else {
@@ -228,13 +252,13 @@ pub(super) fn verdict(verdict: &DecisionVerdict) -> String {
     }
 }
 
-/// Outcome of the call, if it no longer waits.
+/// Outcome of the decision, if it no longer waits.
 pub(super) fn settled(verdict: &DecisionVerdict) -> Option<String> {
     match verdict {
         DecisionVerdict::Decided { how } | DecisionVerdict::DecidedBefore { how } => {
             Some(how.clone())
         }
-        DecisionVerdict::Over {} => Some("over: its turn has ended".to_owned()),
+        DecisionVerdict::Over {} => Some("over: it no longer needs you".to_owned()),
         DecisionVerdict::NotAllowed { .. } | DecisionVerdict::NotNow { .. } => None,
     }
 }
@@ -300,9 +324,9 @@ mod tests {
 
     #[test]
     fn steer_3_truncated_approval_cannot_be_approved_in_the_chat() {
-        let long = "x".repeat(APPROVAL_MESSAGE_UNITS_MAX);
+        let long = "x".repeat(DECISION_MESSAGE_UNITS_MAX);
         let message = waits(&show(json!({ "command": long })));
-        assert!(message.body.encode_utf16().count() <= APPROVAL_MESSAGE_UNITS_MAX + 1);
+        assert!(message.body.encode_utf16().count() <= DECISION_MESSAGE_UNITS_MAX + 1);
         assert!(
             message.head.contains("gdn inbox approvals a-1"),
             "{message:?}"
@@ -317,7 +341,7 @@ mod tests {
         });
         assert!(!may_approve(&message));
         // Telegram counts UTF-16 units, not characters.
-        let wide = "😀".repeat(APPROVAL_MESSAGE_UNITS_MAX / 2);
+        let wide = "😀".repeat(DECISION_MESSAGE_UNITS_MAX / 2);
         let message = waits(&show(json!({ "c": wide })));
         assert!(!may_approve(&message));
     }
@@ -367,6 +391,63 @@ mod tests {
         assert!(waits(&review).head.starts_with("Review t-1 waits"));
         let closed = closed(&"t-1".parse().unwrap(), "answered by telegram:5: blue", "");
         assert_eq!(closed.head, "Decision t-1 is no longer pending.");
+    }
+
+    #[test]
+    fn need_2_truncated_question_can_only_be_declined_in_the_chat() {
+        let choice = |answer, label: &str| DecisionChoice {
+            answer,
+            label: label.to_owned(),
+        };
+        let choices = vec![
+            choice(DecisionButton::Option(0), "al\u{202e}low"),
+            choice(
+                DecisionButton::Deny,
+                &"x".repeat(MAX_DECISION_LABEL_CHARS + 1),
+            ),
+        ];
+        let question = |text: String| DecisionShow {
+            decision_id: "t-1".parse().unwrap(),
+            about: DecisionSubject::Question(DecisionText {
+                agent_name: "coder".parse().unwrap(),
+                of: "task shop, A shop".to_owned(),
+                text,
+                command: "task show shop".to_owned(),
+            }),
+            form: DecisionForm {
+                choices: choices.clone(),
+                reply: Some("answer".to_owned()),
+            },
+            expires: Some(DecisionDefault {
+                at: "2026-01-01T01:00:00.000Z".parse().unwrap(),
+                outcome: "y".repeat(DECISION_MESSAGE_UNITS_MAX),
+            }),
+        };
+        let whole = waits(&question("May it?".to_owned()));
+        assert!(whole.reply.is_some());
+        let labels: Vec<&str> = whole
+            .buttons
+            .as_ref()
+            .map(|buttons| buttons.offered().map(|(_, label)| label).collect())
+            .unwrap();
+        let cut = format!("{}…", "x".repeat(MAX_DECISION_LABEL_CHARS));
+        assert_eq!(labels, [r"al\u{202e}low", &cut]);
+        assert!(
+            whole.head.len() < 2 * DECISION_DEFAULT_UNITS_MAX + 200,
+            "{whole:?}"
+        );
+        let part = waits(&question("`".repeat(DECISION_MESSAGE_UNITS_MAX / 2)));
+        assert_eq!(part.reply, None);
+        let offered: Vec<DecisionButton> = part
+            .buttons
+            .as_ref()
+            .map(|buttons| buttons.offered().map(|(answer, _)| answer).collect())
+            .unwrap();
+        assert_eq!(offered, [DecisionButton::Deny]);
+        assert!(
+            part.head.contains("too long to be answered here"),
+            "{part:?}"
+        );
     }
 
     #[test]

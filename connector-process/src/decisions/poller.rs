@@ -4,17 +4,17 @@ use std::collections::{HashMap, VecDeque};
 
 use goondan_protocol::decision::DecisionShow;
 use goondan_protocol::ids::DecisionId;
-use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
+use goondan_protocol::limits::MAX_DECISIONS_SHOWN;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::texts;
 use super::{Message, Note};
-use crate::gateway::ApprovalNews;
-use crate::limits::APPROVAL_NOTES_WAITING_MAX;
+use crate::gateway::DecisionNews;
+use crate::limits::DECISION_NOTES_WAITING_MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ApprovalAction {
+pub(super) enum DecisionAction {
     Post(DecisionId, Message),
     /// Replace the message at this location.
     Edit(String, Message),
@@ -23,9 +23,9 @@ pub(super) enum ApprovalAction {
 }
 
 #[derive(Debug)]
-struct PostedApproval {
+struct PostedDecision {
     id: DecisionId,
-    /// The call to post; `None` once it is posted or no longer waits.
+    /// The decision to post; `None` once it is posted or no longer waits.
     show: Option<Box<DecisionShow>>,
     place: Option<String>,
     /// The start of its description.
@@ -38,7 +38,7 @@ struct PostedApproval {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ApprovalMessageRecord {
+struct DecisionMessageRecord {
     id: DecisionId,
     place: String,
     about: String,
@@ -48,14 +48,14 @@ struct ApprovalMessageRecord {
 
 /// Stored state that prevents duplicate posts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredApprovalMessages {
-    approvals: Vec<ApprovalMessageRecord>,
+pub(super) struct StoredDecisionMessages {
+    approvals: Vec<DecisionMessageRecord>,
 }
 
-/// The calls that are shown or will be, and the pending notices.
+/// The decisions that are shown or will be, and the pending notices.
 #[derive(Debug, Default)]
-pub(super) struct ApprovalPoller {
-    entries: VecDeque<PostedApproval>,
+pub(super) struct DecisionPoller {
+    entries: VecDeque<PostedDecision>,
     posting: Option<DecisionId>,
     /// Messages of decisions that were made lately and accepted replies. A late reply gets the
     /// outcome.
@@ -63,12 +63,12 @@ pub(super) struct ApprovalPoller {
     tells: VecDeque<(String, String)>,
 }
 
-impl ApprovalPoller {
+impl DecisionPoller {
     /// Restores the stored state. Unreadable state counts as empty.
     pub(super) fn of(state: Option<&RawValue>) -> Self {
         let read = state.map(|state| serde_json::from_str(state.get()));
-        let remembered: StoredApprovalMessages = read.and_then(Result::ok).unwrap_or_default();
-        let entries = remembered.approvals.into_iter().map(|kept| PostedApproval {
+        let remembered: StoredDecisionMessages = read.and_then(Result::ok).unwrap_or_default();
+        let entries = remembered.approvals.into_iter().map(|kept| PostedDecision {
             id: kept.id,
             show: None,
             place: Some(kept.place),
@@ -82,7 +82,7 @@ impl ApprovalPoller {
         }
     }
 
-    /// Calls with a posted message.
+    /// Decisions with a posted message.
     pub(super) fn known(&self) -> Vec<DecisionId> {
         let posted = self.entries.iter().filter(|it| it.place.is_some());
         posted.map(|it| it.id.clone()).collect()
@@ -95,38 +95,38 @@ impl ApprovalPoller {
         places.chain(self.decided.iter().cloned()).collect()
     }
 
-    pub(super) fn kept(&self) -> StoredApprovalMessages {
+    pub(super) fn kept(&self) -> StoredDecisionMessages {
         let kept = self.entries.iter().filter_map(|entry| {
-            Some(ApprovalMessageRecord {
+            Some(DecisionMessageRecord {
                 id: entry.id.clone(),
                 place: entry.place.clone()?,
                 about: entry.about.clone(),
                 takes_reply: entry.takes_reply,
             })
         });
-        StoredApprovalMessages {
+        StoredDecisionMessages {
             approvals: kept.collect(),
         }
     }
 
-    pub(super) fn hear(&mut self, news: ApprovalNews) {
+    pub(super) fn hear(&mut self, news: DecisionNews) {
         match news {
-            ApprovalNews::Show(show) => {
+            DecisionNews::Show(show) => {
                 if self.entries.iter().any(|it| it.id == show.decision_id) {
                     return;
                 }
-                self.entries.push_back(PostedApproval {
+                self.entries.push_back(PostedDecision {
                     id: show.decision_id.clone(),
                     place: None,
                     about: texts::about(&show),
-                    takes_reply: show.form.reply.is_some(),
+                    takes_reply: texts::waits(&show).reply.is_some(),
                     how: None,
                     show: Some(show),
                 });
             }
-            ApprovalNews::Closed(closed) => {
+            DecisionNews::Closed(closed) => {
                 let posting = self.posting.clone();
-                // A call that was never shown needs no update.
+                // A decision that was never shown needs no update.
                 self.entries.retain(|it| {
                     let is_seen = it.place.is_some() || posting.as_ref() == Some(&it.id);
                     it.id != closed.decision_id || is_seen
@@ -142,7 +142,7 @@ impl ApprovalPoller {
 
     /// Handles the result of a button press.
     pub(super) fn note(&mut self, note: Note) {
-        if self.tells.len() < APPROVAL_NOTES_WAITING_MAX {
+        if self.tells.len() < DECISION_NOTES_WAITING_MAX {
             self.tells.push_back((note.to, note.told));
         }
         // A message that is not in the stored state loses its buttons too.
@@ -151,9 +151,9 @@ impl ApprovalPoller {
         if let Some(how) = note.how
             && !is_known
             && self.posting.as_ref() != Some(&note.decision_id)
-            && self.entries.len() < MAX_APPROVALS_SHOWN
+            && self.entries.len() < MAX_DECISIONS_SHOWN
         {
-            self.entries.push_back(PostedApproval {
+            self.entries.push_back(PostedDecision {
                 id: note.decision_id,
                 show: None,
                 place: Some(note.place),
@@ -165,22 +165,22 @@ impl ApprovalPoller {
     }
 
     /// Returns the next action; only pending notices while the service must not be called.
-    pub(super) fn begin(&mut self, is_open: bool) -> Option<ApprovalAction> {
+    pub(super) fn begin(&mut self, is_open: bool) -> Option<DecisionAction> {
         if let Some((to, text)) = self.tells.pop_front() {
-            return Some(ApprovalAction::Tell(to, text));
+            return Some(DecisionAction::Tell(to, text));
         }
         let mut entries = self.entries.iter().filter(|_| is_open);
         let work = entries.find_map(|entry| match (&entry.place, &entry.how, &entry.show) {
             (Some(place), Some(how), _) => {
                 let message = texts::closed(&entry.id, how, &entry.about);
-                Some(ApprovalAction::Edit(place.clone(), message))
+                Some(DecisionAction::Edit(place.clone(), message))
             }
             (None, _, Some(show)) => {
-                Some(ApprovalAction::Post(entry.id.clone(), texts::waits(show)))
+                Some(DecisionAction::Post(entry.id.clone(), texts::waits(show)))
             }
             _ => None,
         })?;
-        if let ApprovalAction::Post(id, _) = &work {
+        if let DecisionAction::Post(id, _) = &work {
             self.posting = Some(id.clone());
         }
         Some(work)
@@ -196,12 +196,12 @@ impl ApprovalPoller {
         }
     }
 
-    /// Records that a message shows its call as no longer waiting.
+    /// Records that a message shows its decision as no longer waiting.
     pub(super) fn edited(&mut self, place: &str) {
-        let is_it = |it: &PostedApproval| it.place.as_deref() == Some(place);
+        let is_it = |it: &PostedDecision| it.place.as_deref() == Some(place);
         let mut replied = self.entries.iter().filter(|it| it.takes_reply && is_it(it));
         if let Some(entry) = replied.next() {
-            if self.decided.len() >= MAX_APPROVALS_SHOWN {
+            if self.decided.len() >= MAX_DECISIONS_SHOWN {
                 self.decided.pop_front();
             }
             self.decided.push_back((place.to_owned(), entry.id.clone()));
@@ -211,12 +211,12 @@ impl ApprovalPoller {
 
     /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
     /// abandoned.
-    pub(super) fn failed(&mut self, work: &ApprovalAction, is_final: bool) -> bool {
+    pub(super) fn failed(&mut self, work: &DecisionAction, is_final: bool) -> bool {
         self.posting = None;
-        let is_of_work = |entry: &PostedApproval| match work {
-            ApprovalAction::Post(id, _) => entry.id == *id && entry.place.is_none(),
-            ApprovalAction::Edit(place, _) => entry.place.as_deref() == Some(place),
-            ApprovalAction::Tell(..) => false,
+        let is_of_work = |entry: &PostedDecision| match work {
+            DecisionAction::Post(id, _) => entry.id == *id && entry.place.is_none(),
+            DecisionAction::Edit(place, _) => entry.place.as_deref() == Some(place),
+            DecisionAction::Tell(..) => false,
         };
         let at = self.entries.iter().position(is_of_work);
         let Some(entry) = at.and_then(|at| self.entries.remove(at)) else {
@@ -243,8 +243,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn show(text: &str) -> ApprovalNews {
-        ApprovalNews::Show(Box::new(DecisionShow {
+    fn show(text: &str) -> DecisionNews {
+        DecisionNews::Show(Box::new(DecisionShow {
             decision_id: id(text),
             about: DecisionSubject::Call {
                 instance_key: "k".parse().unwrap(),
@@ -258,16 +258,16 @@ mod tests {
         }))
     }
 
-    fn close(text: &str) -> ApprovalNews {
-        ApprovalNews::Closed(DecisionClosed {
+    fn close(text: &str) -> DecisionNews {
+        DecisionNews::Closed(DecisionClosed {
             decision_id: id(text),
             how: "denied by a person".to_owned(),
         })
     }
 
-    fn begin_post(desk: &mut ApprovalPoller) -> DecisionId {
+    fn begin_post(desk: &mut DecisionPoller) -> DecisionId {
         match desk.begin(true) {
-            Some(ApprovalAction::Post(id, message)) => {
+            Some(DecisionAction::Post(id, message)) => {
                 assert!(message.buttons.is_some());
                 id
             }
@@ -275,9 +275,9 @@ mod tests {
         }
     }
 
-    fn begin_edit(desk: &mut ApprovalPoller) -> String {
+    fn begin_edit(desk: &mut DecisionPoller) -> String {
         match desk.begin(true) {
-            Some(ApprovalAction::Edit(place, message)) => {
+            Some(DecisionAction::Edit(place, message)) => {
                 assert_eq!(message.buttons, None);
                 assert!(message.body.contains("denied by a person"), "{message:?}");
                 place
@@ -287,13 +287,13 @@ mod tests {
     }
 
     /// The state of a process that starts with the stored state of this one.
-    fn restarted(desk: &ApprovalPoller) -> ApprovalPoller {
-        ApprovalPoller::of(Some(&to_raw_value(&desk.kept()).unwrap()))
+    fn restarted(desk: &DecisionPoller) -> DecisionPoller {
+        DecisionPoller::of(Some(&to_raw_value(&desk.kept()).unwrap()))
     }
 
     #[test]
     fn steer_3_approval_is_posted_once_and_decision_removes_buttons() {
-        let mut desk = ApprovalPoller::of(None);
+        let mut desk = DecisionPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(begin_post(&mut desk), id("a-1"));
         assert_eq!(desk.known(), []);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn steer_3_approval_decided_before_posting_is_never_posted() {
-        let mut desk = ApprovalPoller::of(None);
+        let mut desk = DecisionPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(desk.begin(false), None, "the service must not be called");
         desk.hear(close("a-1"));
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn steer_3_a_message_that_cannot_be_posted_holds_up_no_other() {
-        let mut desk = ApprovalPoller::of(None);
+        let mut desk = DecisionPoller::of(None);
         desk.hear(show("a-1"));
         desk.hear(show("a-2"));
         let work = desk.begin(true).unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn steer_3_unknown_message_loses_its_buttons_when_pressed() {
-        let mut desk = ApprovalPoller::of(None);
+        let mut desk = DecisionPoller::of(None);
         let pressed = |place: &str, how: Option<&str>| Note {
             decision_id: id("a-1"),
             place: place.to_owned(),
@@ -360,7 +360,7 @@ mod tests {
             told: "Nothing changed.".to_owned(),
             how: how.map(str::to_owned),
         };
-        let tell = ApprovalAction::Tell("q".to_owned(), "Nothing changed.".to_owned());
+        let tell = DecisionAction::Tell("q".to_owned(), "Nothing changed.".to_owned());
         desk.note(pressed("p", None));
         assert_eq!(desk.begin(false), Some(tell.clone()));
         assert_eq!(desk.begin(true), None);
@@ -371,13 +371,13 @@ mod tests {
 
     #[test]
     fn need_2_replies_are_assigned_to_their_messages_after_a_restart() {
-        let mut desk = ApprovalPoller::of(None);
+        let mut desk = DecisionPoller::of(None);
         desk.hear(show("a-1"));
-        let ApprovalNews::Show(mut question) = show("t-1") else {
+        let DecisionNews::Show(mut question) = show("t-1") else {
             panic!("no message");
         };
         question.form.reply = Some("answer".to_owned());
-        desk.hear(ApprovalNews::Show(question));
+        desk.hear(DecisionNews::Show(question));
         for place in ["p1", "p2"] {
             let posted = begin_post(&mut desk);
             desk.posted(&posted, place.to_owned());
@@ -396,6 +396,6 @@ mod tests {
     #[test]
     fn foreign_stored_state_is_ignored() {
         let raw = to_raw_value(&json!([1])).unwrap();
-        assert_eq!(ApprovalPoller::of(Some(&raw)).known(), []);
+        assert_eq!(DecisionPoller::of(Some(&raw)).known(), []);
     }
 }

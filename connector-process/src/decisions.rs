@@ -12,7 +12,7 @@
 //! # Invariants
 //!
 //! * Text written by an agent is never interpreted as markup, and a message that shows only part of
-//!   a call has no button to approve it.
+//!   a call, a question or a review can at most be refused there.
 //! * The location of a message is stored before the next one is posted. A process killed in between
 //!   posts one decision twice, and the buttons of both messages count.
 
@@ -27,6 +27,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::Fuse;
 use goondan_clock::{Instant, sleep_until};
+use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionChoice, DecisionPress};
 use goondan_protocol::ids::DecisionId;
 use goondan_protocol::ipc::{EventRefused, RefusalCode};
@@ -34,11 +35,11 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::poller::{ApprovalAction, ApprovalPoller};
+use self::poller::{DecisionAction, DecisionPoller};
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
-    APPROVAL_NOTES_WAITING_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
+    DECISION_NOTES_WAITING_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
 };
 use crate::listener::ButtonPress;
 
@@ -119,7 +120,23 @@ pub(crate) struct MessageRejection {
     pub(crate) retry_after_ms: Option<u64>,
 }
 
-/// The operations of a chat service that approvals need.
+impl From<CallError> for MessageRejection {
+    fn from(error: CallError) -> Self {
+        Self {
+            is_final: matches!(
+                error.code,
+                CallErrorCode::NotFound
+                    | CallErrorCode::Refused
+                    | CallErrorCode::Invalid
+                    | CallErrorCode::TooLarge
+            ),
+            retry_after_ms: error.retry_after_ms,
+            reason: error.message,
+        }
+    }
+}
+
+/// The operations of a chat service that decisions need.
 pub(crate) trait Board: Send + Sync + 'static {
     /// Posts a message and returns its location, in the format that [`Self::edit`] accepts.
     fn post(
@@ -152,7 +169,7 @@ struct Note {
     to: String,
     /// Message shown to the user who pressed the button.
     told: String,
-    /// Outcome of the call, if it no longer waits.
+    /// Outcome of the decision, if it no longer waits.
     how: Option<String>,
 }
 
@@ -164,7 +181,7 @@ pub(crate) struct PressSubmitter {
     places: watch::Receiver<ReplyPlaces>,
 }
 
-/// Results of button presses, for [`show`], and the locations that it reports.
+/// Results of button presses, for [`show_decisions`], and the locations that it reports.
 #[derive(Debug)]
 pub(crate) struct Notes(mpsc::Receiver<Note>, watch::Sender<ReplyPlaces>);
 
@@ -182,7 +199,7 @@ pub(crate) struct ChatReply {
 impl PressSubmitter {
     /// Creates the submitter of button presses and the receiver of their results.
     pub(crate) fn new(gateway: Gateway) -> (Self, Notes) {
-        let (notes, receiver) = mpsc::channel(APPROVAL_NOTES_WAITING_MAX);
+        let (notes, receiver) = mpsc::channel(DECISION_NOTES_WAITING_MAX);
         let (sender, places) = watch::channel(None);
         let submitter = Self {
             gateway,
@@ -266,33 +283,33 @@ impl ChatReply {
     }
 }
 
-enum ApprovalActionResult {
+enum DecisionActionResult {
     Posted(DecisionId, String),
     Edited(String),
     Told,
-    Failed(ApprovalAction, MessageRejection),
+    Failed(DecisionAction, MessageRejection),
 }
 
-async fn perform<B: Board>(board: Arc<B>, work: ApprovalAction) -> ApprovalActionResult {
+async fn perform<B: Board>(board: Arc<B>, work: DecisionAction) -> DecisionActionResult {
     let result = match &work {
-        ApprovalAction::Post(id, message) => {
+        DecisionAction::Post(id, message) => {
             let posted = board.post(message).await;
-            posted.map(|place| ApprovalActionResult::Posted(id.clone(), place))
+            posted.map(|place| DecisionActionResult::Posted(id.clone(), place))
         }
-        ApprovalAction::Edit(place, message) => {
+        DecisionAction::Edit(place, message) => {
             let edited = board.edit(place, message).await;
-            edited.map(|()| ApprovalActionResult::Edited(place.clone()))
+            edited.map(|()| DecisionActionResult::Edited(place.clone()))
         }
-        ApprovalAction::Tell(to, text) => board
+        DecisionAction::Tell(to, text) => board
             .tell(to, text)
             .await
-            .map(|()| ApprovalActionResult::Told),
+            .map(|()| DecisionActionResult::Told),
     };
-    result.unwrap_or_else(|trouble| ApprovalActionResult::Failed(work, trouble))
+    result.unwrap_or_else(|trouble| DecisionActionResult::Failed(work, trouble))
 }
 
-/// Shows the waiting calls until `stop`.
-pub(crate) async fn show<B: Board>(
+/// Shows the waiting decisions until `stop`.
+pub(crate) async fn show_decisions<B: Board>(
     board: Arc<B>,
     gateway: Gateway,
     notes: Notes,
@@ -330,11 +347,11 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes, pl
             done = doing.as_mut(), if is_busy => {
                 is_busy = false;
                 match done {
-                    ApprovalActionResult::Told => {}
-                    ApprovalActionResult::Failed(ApprovalAction::Tell(..), trouble) => {
+                    DecisionActionResult::Told => {}
+                    DecisionActionResult::Failed(DecisionAction::Tell(..), trouble) => {
                         tracing::debug!(reason = trouble.reason, "failed to notify the user who pressed a button");
                     }
-                    ApprovalActionResult::Failed(work, trouble) => {
+                    DecisionActionResult::Failed(work, trouble) => {
                         let gives_up = desk.failed(&work, trouble.is_final);
                         tracing::warn!(
                             reason = trouble.reason,
@@ -350,13 +367,13 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes, pl
                             open_at = Instant::now() + least.max(pause(failures));
                         }
                     }
-                    ApprovalActionResult::Posted(id, place) => {
+                    DecisionActionResult::Posted(id, place) => {
                         failures = 0;
                         desk.posted(&id, place);
                         places.send_replace(Some(desk.reply_places()));
                         keep(&gateway, &desk).await;
                     }
-                    ApprovalActionResult::Edited(place) => {
+                    DecisionActionResult::Edited(place) => {
                         failures = 0;
                         desk.edited(&place);
                         places.send_replace(Some(desk.reply_places()));
@@ -374,13 +391,13 @@ fn pause(failures: u32) -> Duration {
 }
 
 /// Loads the messages posted by earlier processes; retries until it succeeds.
-async fn remembered(gateway: &Gateway) -> ApprovalPoller {
+async fn remembered(gateway: &Gateway) -> DecisionPoller {
     let state = gateway.state_at_last("shown decisions").await;
-    ApprovalPoller::of(state.as_deref())
+    DecisionPoller::of(state.as_deref())
 }
 
-/// Stores the locations of the messages. Without them, the next process posts the calls again.
-async fn keep(gateway: &Gateway, desk: &ApprovalPoller) {
+/// Stores the locations of the messages. Without them, the next process posts the decisions again.
+async fn keep(gateway: &Gateway, desk: &DecisionPoller) {
     if let Err(reason) = gateway.keep_fields(&desk.kept()).await {
         tracing::warn!(reason, "failed to store where decisions are shown");
     }

@@ -18,7 +18,7 @@ use goondan_protocol::decision::{
 };
 use goondan_protocol::ids::{ApprovalId, ConnectionName, DecisionId, InstanceKey};
 use goondan_protocol::ipc::ToConnector;
-use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
+use goondan_protocol::limits::MAX_DECISIONS_SHOWN;
 use goondan_protocol::time::Timestamp;
 
 use super::Workspace;
@@ -29,12 +29,13 @@ use crate::bus::queue::{Message, Notice};
 use crate::exchange::ChildRequest;
 use crate::{LogEvent, ProcessId};
 
+/// Decisions that the process of a connection shows.
 #[derive(Debug, Default)]
-pub(super) struct ShownApprovals {
+pub(super) struct ShownDecisions {
     /// The process that shows them, if any.
     process: Option<ProcessId>,
-    /// Pending approvals that it shows.
-    shown: BTreeSet<DecisionId>,
+    /// Pending tool calls that it shows.
+    calls: BTreeSet<DecisionId>,
     /// Pending decisions of other kinds that it shows.
     others: BTreeSet<DecisionId>,
     /// Decisions that it reports as shown and that were not found yet, because conversations and
@@ -44,10 +45,10 @@ pub(super) struct ShownApprovals {
     has_room_again: bool,
 }
 
-impl ShownApprovals {
+impl ShownDecisions {
     fn room(&self) -> usize {
-        let shown = self.shown.len() + self.others.len() + self.sought.len();
-        MAX_APPROVALS_SHOWN.saturating_sub(shown)
+        let shown = self.calls.len() + self.others.len() + self.sought.len();
+        MAX_DECISIONS_SHOWN.saturating_sub(shown)
     }
 
     /// True if a process shows decisions.
@@ -61,13 +62,13 @@ impl ShownApprovals {
     }
 
     fn has(&self, id: &DecisionId) -> bool {
-        let mut sets = [&self.shown, &self.others, &self.sought].into_iter();
+        let mut sets = [&self.calls, &self.others, &self.sought].into_iter();
         sets.any(|set| set.contains(id))
     }
 
     /// Handles a process that starts to show decisions, and reports decisions it shows already.
     fn follow(&mut self, process: ProcessId, follow: DecisionsFollow) {
-        let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
+        let known = follow.known.into_iter().take(MAX_DECISIONS_SHOWN);
         *self = Self {
             process: Some(process),
             sought: known.collect(),
@@ -80,7 +81,7 @@ impl ShownApprovals {
         for decision_id in std::mem::take(&mut self.sought) {
             match status(&decision_id.to_approval()) {
                 ApprovalStatus::Unknown => drop(self.sought.insert(decision_id)),
-                ApprovalStatus::Waits => drop(self.shown.insert(decision_id)),
+                ApprovalStatus::Waits => drop(self.calls.insert(decision_id)),
                 ApprovalStatus::Closed(how) => self.tell_closed(cx, decision_id, how),
             }
         }
@@ -94,7 +95,7 @@ impl ShownApprovals {
         waiting.sort_by_key(|(at, _)| at.as_unix_millis());
         waiting.truncate(self.room());
         for (_, show) in waiting {
-            self.shown.insert(show.decision_id.clone());
+            self.calls.insert(show.decision_id.clone());
             cx.tell_connector(process, ToConnector::DecisionShow(Box::new(show)));
         }
     }
@@ -117,7 +118,7 @@ impl ShownApprovals {
 
     /// Updates a closed decision, if it is shown.
     fn close(&mut self, cx: &mut Cx, decision_id: DecisionId, how: String) {
-        let mut sets = [&mut self.shown, &mut self.others, &mut self.sought];
+        let mut sets = [&mut self.calls, &mut self.others, &mut self.sought];
         let is_shown = sets.iter_mut().any(|set| set.remove(&decision_id));
         if is_shown {
             self.tell_closed(cx, decision_id, how);
