@@ -51,16 +51,17 @@ impl World {
         self.places = after;
         self.check_watcher();
         for open in self.core.calls.open_questions() {
-            let (process, request) = open.requester;
+            let request = open.requester;
             assert!(
-                self.core.calls.is_made_by(process, open.call_id),
+                self.core.calls.is_made_by(request.process, open.call_id),
                 "question {:?} waits, and its call is over",
                 open.info.question_id
             );
             // A hung process may not have received it.
-            let requester = self.children.get(&process);
+            let requester = self.children.get(&request.process);
             let requester = requester.expect("the caller exists");
-            assert!(request.is_some_and(|request| requester.questions.contains(&request)));
+            let id = request.request_id;
+            assert!(id.is_some_and(|id| requester.questions.contains(&id)));
         }
     }
 
