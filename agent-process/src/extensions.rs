@@ -28,7 +28,7 @@ use crate::middleware::MiddlewareScope;
 use crate::tool_call::ToolOutcome;
 use context::{ExtensionContext, TurnFacts};
 use extension::Extension;
-use loaded::{LoadedExtension, Module};
+use loaded_extension::{LoadedExtension, Module};
 use middleware_stack::{Layer, MiddlewareStack};
 
 pub(crate) use extension::{ExtensionOutput, Summary, SummaryRequest, TurnEndDecision};
@@ -37,7 +37,7 @@ mod context;
 mod context_message;
 mod extension;
 mod inter_agent;
-mod loaded;
+mod loaded_extension;
 mod logging;
 mod message_compaction;
 mod message_integrity;

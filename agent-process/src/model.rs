@@ -1,7 +1,7 @@
 //! Models, which answer steps.
 
-mod hosted;
 mod pattern;
+mod provider_model;
 mod request;
 pub mod scripted;
 mod template;
@@ -18,10 +18,12 @@ pub(crate) fn of_definition(
 ) -> Box<dyn Model> {
     match &definition.provider {
         ModelProvider::Scripted { script } => Box::new(scripted::ScriptedModel::new(script)),
-        ModelProvider::Connector { params, fallbacks } => Box::new(hosted::HostedModel::new(
-            (definition.name.clone(), params.clone()),
-            fallbacks.clone(),
-            outgoing.clone(),
-        )),
+        ModelProvider::Connector { params, fallbacks } => {
+            Box::new(provider_model::HostedModel::new(
+                (definition.name.clone(), params.clone()),
+                fallbacks.clone(),
+                outgoing.clone(),
+            ))
+        }
     }
 }

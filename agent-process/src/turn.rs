@@ -28,8 +28,8 @@ mod fault;
 mod limits;
 mod loop_breaker;
 mod machine;
-mod placed;
-mod recorded;
+mod node_tracker;
+mod recovered_turn;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -39,4 +39,4 @@ pub use effect::{Observation, Scope, TurnEngineEffect, TurnEngineInput};
 pub use engine::Engine;
 pub use fault::EngineFault;
 pub use limits::{MAX_TURN_ID_BYTES, TurnLimits};
-pub use recorded::OpenTurn;
+pub use recovered_turn::OpenTurn;

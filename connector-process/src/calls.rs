@@ -253,13 +253,13 @@ mod tests {
         )
     }
 
-    async fn said(written: &mut mpsc::Receiver<Vec<u8>>) -> ToOrchestrator {
+    async fn message_sent(written: &mut mpsc::Receiver<Vec<u8>>) -> ToOrchestrator {
         let frame = written.recv().await.unwrap();
         ToOrchestrator::from_envelope(&Envelope::from_frame(&frame).unwrap()).unwrap()
     }
 
     async fn error_of(written: &mut mpsc::Receiver<Vec<u8>>) -> (u64, CallErrorCode) {
-        match said(written).await {
+        match message_sent(written).await {
             ToOrchestrator::CallResult(CallResult {
                 call_id,
                 outcome: CallOutcome::Error(error),
@@ -278,9 +278,9 @@ mod tests {
         calls.serve_with(Arc::new(Echo));
         calls.begin(order(2, "hang"), None);
         calls.begin(order(3, "echo"), None);
-        let piece = said(&mut written).await;
+        let piece = message_sent(&mut written).await;
         assert!(matches!(piece, ToOrchestrator::CallPiece(piece) if piece.piece.get() == "[3]"));
-        let result = said(&mut written).await;
+        let result = message_sent(&mut written).await;
         assert!(
             matches!(result, ToOrchestrator::CallResult(result) if result.call_id == CallId(3))
         );

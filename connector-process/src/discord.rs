@@ -1,4 +1,4 @@
-//! Discord interactions: commands, buttons and forms become events ([`words`]).
+//! Discord interactions: commands, buttons and forms become events ([`description`]).
 //!
 //! Discord signs `<time><body>` with its own key, verified with the application's public key, and
 //! expects an answer within three seconds. A durable event is answered with "deferred": Discord
@@ -6,9 +6,9 @@
 
 mod actions;
 mod decisions;
+mod description;
 mod interactions;
 mod threads;
-mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,13 +23,13 @@ use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use self::actions::Api;
-use self::decisions::{Channel, Decided, to_decided};
+use self::decisions::{Channel, DecisionInteraction, to_decision};
 use self::interactions::Interactions;
 use self::threads::Threads;
 use crate::chat_replies::{ChatReplies, ReplyMode};
@@ -212,11 +212,11 @@ impl Discord {
             ));
         }
         let decided = self.approvals.as_ref();
-        match decided.and_then(|chat| to_decided(body, &chat.place)) {
-            Some(Decided::Pressed(pressed)) => {
+        match decided.and_then(|chat| to_decision(body, &chat.place)) {
+            Some(DecisionInteraction::Pressed(pressed)) => {
                 return Ok(InboundRequest::Pressed(Box::new(pressed)));
             }
-            Some(Decided::Form(form)) => {
+            Some(DecisionInteraction::Form(form)) => {
                 return Ok(InboundRequest::Answer(DirectResponse::ok(form)));
             }
             None => {}
@@ -234,9 +234,9 @@ impl Discord {
                     DirectResponse::ok(none),
                 ));
             }
-            COMMAND => ("command", words::command(body)?),
-            COMPONENT => ("component", words::component(body)?),
-            FORM => ("component", words::form(body)?),
+            COMMAND => ("command", description::command(body)?),
+            COMPONENT => ("component", description::component(body)?),
+            FORM => ("component", description::form(body)?),
             _ => {
                 let answer = only_for_them("Unknown command.");
                 return Ok(pass_over(
@@ -267,7 +267,7 @@ impl Discord {
         let of_user = |field: &str| user.and_then(|user| user.get(field));
         let nick = text(body, "/member/nick").filter(|nick| !nick.is_empty());
         let nick = nick.map(str::to_owned);
-        let name_of_user = nick.or_else(|| user.map(words::person));
+        let name_of_user = nick.or_else(|| user.map(description::person));
         let subcommand = spoken.subcommand.map(Value::from);
         let mut metadata = JsonObject::from_iter([
             ("channel".to_owned(), json!(channel)),

@@ -32,13 +32,13 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::actions::Actions;
-use self::imap::{Fetched, Imap, ImapError};
+use self::imap::{FetchedMessage, Imap, ImapError};
 use self::login::Login;
 use self::mailbox::{Mailbox, Position, ProofKey, pause};
 use self::message::{Accepted, Mail, Place, to_mail};
@@ -313,12 +313,12 @@ impl MailboxReader<'_> {
             uid,
         };
         let mail = match imap.fetch(uid).await? {
-            Fetched::Message(raw) => Some(self.understand(&raw, place)),
-            Fetched::TooLarge { bytes } => {
+            FetchedMessage::Message(raw) => Some(self.understand(&raw, place)),
+            FetchedMessage::TooLarge { bytes } => {
                 tracing::info!(uid, bytes, "message is too large");
                 Some(Mail::Ignored(IgnoreReason::Unsupported, "it is too large"))
             }
-            Fetched::Gone => None,
+            FetchedMessage::Gone => None,
         };
         let mut is_event = false;
         match mail {

@@ -151,7 +151,7 @@ impl Fetcher {
         let address = host.trim_start_matches('[').trim_end_matches(']');
         match address.parse::<IpAddr>() {
             Ok(address) if !may_reach(address, self.allows_private) => {
-                refused(said(&ForbiddenAddress::at(host, address)))
+                refused(forbidden_text(&ForbiddenAddress::at(host, address)))
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -206,7 +206,7 @@ impl Fetcher {
                 self.check(&request.url)?;
                 let checked = http::check_proxied(&request.url, self.allows_private).await;
                 checked.map_err(|forbidden| {
-                    CallError::new(CallErrorCode::Refused, said(&forbidden))
+                    CallError::new(CallErrorCode::Refused, forbidden_text(&forbidden))
                 })?;
                 let response = self.send(&method, &request).await;
                 let response = response.map_err(|error| to_error(error, failed, is_repeatable))?;
@@ -497,7 +497,7 @@ fn of_problem(problem: NetworkProblem) -> CallError {
 /// Converts a failure without a response. Only the model retries.
 fn to_error(error: reqwest::Error, failed: FailureContext<'_>, is_repeatable: bool) -> CallError {
     if let Some(forbidden) = ForbiddenAddress::of(&error) {
-        return CallError::new(CallErrorCode::Refused, said(forbidden));
+        return CallError::new(CallErrorCode::Refused, forbidden_text(forbidden));
     }
     let is_unsent = error.is_connect() || error.is_builder();
     if let Some(problem) = goondan_outbound::problem_of(&error).filter(|_| is_unsent) {
@@ -559,7 +559,7 @@ fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
 }
 
 /// Explains why a request is forbidden, and which setting allows it.
-fn said(forbidden: &ForbiddenAddress) -> String {
+fn forbidden_text(forbidden: &ForbiddenAddress) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `allowPrivate: true` of the Connection allows that")
     } else {

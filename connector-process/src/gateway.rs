@@ -14,7 +14,7 @@ use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::decision::{DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict};
 use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::DecisionId;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
 use goondan_protocol::metrics::MetricsSnapshot;
@@ -552,7 +552,7 @@ pub(crate) struct StatusReporter {
 }
 
 impl StatusReporter {
-    /// Reports a status: immediately if the queue has capacity, otherwise when [`Self::told`] is
+    /// Reports a status: immediately if the queue has capacity, otherwise when [`Self::reported`] is
     /// polled. Of several waiting statuses, only the latest is reported.
     pub(crate) fn tell(&mut self, status: Status) {
         if self.under_way.is_some() {
@@ -572,7 +572,7 @@ impl StatusReporter {
     }
 
     /// Waits until a waiting status has been reported. Cancel-safe.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn reported(&mut self) {
         match &mut self.under_way {
             Some(under_way) => under_way.await,
             None => pending().await,
@@ -648,7 +648,7 @@ mod tests {
         while heard.last() != Some(&count) {
             tokio::select! {
                 biased;
-                () = telling.told() => {}
+                () = telling.reported() => {}
                 Some(command) = commands.recv() => {
                     let SessionCommand::Report(status) = command else {
                         panic!("{command:?}");

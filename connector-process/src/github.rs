@@ -22,7 +22,7 @@ use axum::http::HeaderName;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{ConnectorEvent, PAYLOAD_BYTES};
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

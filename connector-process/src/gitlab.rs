@@ -29,7 +29,7 @@ use goondan_connectors::signatures::preset;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{ConnectorEvent, PAYLOAD_BYTES};
 use goondan_protocol::ids::EventId;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;

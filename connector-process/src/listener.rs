@@ -4,7 +4,7 @@
 //!   state of a service.
 //! * `http_endpoint`: the address to listen on.
 //! * `signature`: checks that a request comes from a holder of the secret. Pure.
-//! * `malformed`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body.
+//! * `request_problems`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body.
 //!   Pure.
 //! * `callback`: users who return from an authorization server.
 //! * `reply_wait`: returns the agent's reply to the sender of an event. `callbacks`: posts it to an
@@ -26,11 +26,11 @@ mod callback;
 mod callbacks;
 mod connection_limiter;
 mod http_endpoint;
-mod malformed;
 mod outbox;
 mod reply_body;
 mod reply_wait;
 mod request;
+mod request_problems;
 mod response;
 mod server;
 mod service;
@@ -43,9 +43,9 @@ pub(crate) use callbacks::{
 };
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub(crate) use http_endpoint::HttpEndpoint;
-pub(crate) use malformed::MalformedRequest;
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
+pub(crate) use request_problems::MalformedRequest;
 pub(crate) use server::run;
 pub(crate) use service::{
     ButtonPress, InboundRequest, InboundService, PageFormat, RawRequest, StaticPage,

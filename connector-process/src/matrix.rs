@@ -13,11 +13,11 @@
 mod actions;
 mod api;
 mod decisions;
+mod description;
 mod events;
 mod position;
 mod rooms;
 mod sync;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -29,7 +29,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -39,7 +39,8 @@ use self::actions::{Actions, transaction};
 use self::api::{Api, ApiError};
 use self::decisions::{DecisionRoom, decided_message, to_pressed, to_reply};
 use self::events::{
-    AUTOMATIC, Accepted, Account, MESSAGE, Mapped, NOTICE, Surroundings, decide, related, to_mapped,
+    AUTOMATIC, Accepted, Account, EventMapping, MESSAGE, NOTICE, Surroundings, decide, related,
+    to_mapped,
 };
 use self::position::{EncryptedRooms, Position};
 use self::rooms::Rooms;
@@ -283,7 +284,7 @@ impl PollingRun<'_> {
         let profile = api.find(&path).await?.unwrap_or_default();
         let name = text(&profile, "/displayname").unwrap_or_default();
         let account = Account {
-            name: words::one_line(name),
+            name: description::one_line(name),
             id: id.clone(),
         };
         // Invitations are in one answer only, and a setting can accept them later.
@@ -520,14 +521,16 @@ impl PollingRun<'_> {
         };
         let id = text(event, "/event_id").unwrap_or_default();
         match mapped {
-            Mapped::Own => Ok(()),
-            Mapped::Event { event, is_answered } => self.submit(id, *event, is_answered).await,
-            Mapped::Ignored(reason, why) => {
+            EventMapping::Own => Ok(()),
+            EventMapping::Event { event, is_answered } => {
+                self.submit(id, *event, is_answered).await
+            }
+            EventMapping::Ignored(reason, why) => {
                 self.gateway.ignored(reason).await;
                 tracing::info!(matrix_event = id, reason = why, "event passed over");
                 Ok(())
             }
-            Mapped::Encrypted => {
+            EventMapping::Encrypted => {
                 self.gateway.ignored(IgnoreReason::Unsupported).await;
                 self.decline_encryption(room_id).await
             }

@@ -26,7 +26,7 @@ use crate::limits::{
     PROGRAM_BACK_OFF_MAX_MS, PROGRAM_START_FAULTS_MAX,
 };
 use crate::service::masked;
-use crate::{guarded, package_cache};
+use crate::{child_guard, package_cache};
 
 mod actions;
 #[expect(
@@ -38,7 +38,6 @@ mod content;
 mod error_texts;
 mod http_client;
 mod initialize_result;
-mod last_words;
 mod older_transport;
 mod package_runner;
 mod questions;
@@ -46,14 +45,15 @@ mod requests;
 mod resource_tools;
 mod rounds;
 mod session;
+mod stderr_tail;
 mod stdout_line;
 
 use actions::{Actions, RunningServer};
 use client::McpClientHandler;
-use last_words::LastWords;
 use package_runner::StartContext;
 use questions::{OpenCalls, QuestionRelay};
 use session::{McpSession, ServerStartFailure};
+use stderr_tail::LastWords;
 
 #[derive(Debug)]
 enum ServerAddress {
@@ -104,7 +104,7 @@ fn rights_of(
     sandbox: &SandboxPolicy,
     (egress, cache): (Option<&Path>, Option<&Path>),
 ) -> ProgramRights {
-    let mut allowed = guarded::allowed(project_root, sandbox, egress);
+    let mut allowed = child_guard::allowed(project_root, sandbox, egress);
     if let Some(cache) = cache {
         package_cache::grant(&mut allowed, cache);
     }

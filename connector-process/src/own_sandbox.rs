@@ -47,7 +47,7 @@ pub(crate) fn enter(
 fn policy_of(
     assignment: &goondan_protocol::definition::ConnectorAssignment,
 ) -> goondan_confinement::SandboxPolicy {
-    use crate::{guarded, package_cache};
+    use crate::{child_guard, package_cache};
 
     let of_program = assignment
         .program
@@ -57,13 +57,13 @@ fn policy_of(
     let (Some(_), Some(project_root)) = (assignment.programs(), project_root) else {
         return goondan_confinement::SandboxPolicy::default();
     };
-    let mut allowed = guarded::allowed(project_root, &assignment.sandbox, None);
+    let mut allowed = child_guard::allowed(project_root, &assignment.sandbox, None);
     let named = assignment
         .config
         .get("command")
         .and_then(|it| it.get(0)?.as_str());
     let path = allowed.path();
-    let named = named.and_then(|word| guarded::file_of(word.as_ref(), project_root, &path));
+    let named = named.and_then(|word| child_guard::file_of(word.as_ref(), project_root, &path));
     allowed.policy.read.extend(named);
     if let Some(cache) = &assignment.package_cache {
         package_cache::grant(&mut allowed, cache);

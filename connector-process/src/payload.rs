@@ -1,6 +1,6 @@
 //! Parses payloads of services: JSON with only a few relevant fields. `bounded`: large bodies.
 
-mod bounded;
+mod bounded_json;
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use goondan_protocol::event::{PAYLOAD, PAYLOAD_BYTES};
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
-use self::bounded::{JsonBounds, shrunk};
+use self::bounded_json::{JsonBounds, shrunk};
 use crate::limits::{PAYLOAD_BYTES_MAX, PROPERTY_BYTES_MAX};
 use crate::listener::MalformedRequest;
 
@@ -73,7 +73,7 @@ pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, Ma
         Cow::Borrowed(body)
     };
     std::str::from_utf8(&payload).map_err(MalformedRequest::NotText)?;
-    bounded::parse(&payload).map_err(MalformedRequest::NotJson)
+    bounded_json::parse(&payload).map_err(MalformedRequest::NotJson)
 }
 
 /// The last field of a form with this name, decoded in one pass.
@@ -108,7 +108,7 @@ pub(crate) fn omitted(body: &Value, pointer: &str) -> usize {
 
 fn list<'v>(body: &'v Value, pointer: &str) -> (&'v [Value], usize) {
     let list = body.pointer(pointer).and_then(Value::as_array);
-    bounded::without_mark(list.map_or(&[], Vec::as_slice))
+    bounded_json::without_mark(list.map_or(&[], Vec::as_slice))
 }
 
 /// A required header.

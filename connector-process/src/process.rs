@@ -16,7 +16,6 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::command_line::{self, BINARY_NAME, ProcessMode};
-use crate::confined;
 use crate::egress::ProxySockets;
 use crate::http;
 use crate::link::{ConnectorRole, LinkError, OrchestratorSocket};
@@ -24,6 +23,7 @@ use crate::own_sandbox;
 use crate::package_cache;
 use crate::parent::die_with_parent;
 use crate::relay::far::{self, RelaySettings};
+use crate::sandboxed_program;
 use crate::session;
 
 /// Exit code: the orchestrator is gone or incompatible.
@@ -43,7 +43,7 @@ pub fn run() -> ExitCode {
     match command_line::read(&arguments, ipc_fd.as_deref()) {
         ProcessMode::Serve => serve(),
         ProcessMode::Become(sandbox, command) => {
-            confined::become_program(sandbox.as_ref(), &command)
+            sandboxed_program::become_program(sandbox.as_ref(), &command)
         }
         ProcessMode::Relay(file) => relay(&file),
         ProcessMode::Tell(text) => {

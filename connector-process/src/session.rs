@@ -15,7 +15,7 @@ use futures_util::SinkExt as _;
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::decision::{DecisionVerdict, DecisionsFollow};
 use goondan_protocol::envelope::{Address, Envelope};
-use goondan_protocol::ignored::EventIgnored;
+use goondan_protocol::ignored_messages::EventIgnored;
 use goondan_protocol::ipc::{
     ConfinementReport, EnvelopeHeader, MetricsGet, Pong, ShutdownAck, StateGet, StateSet,
     ToConnector, ToOrchestrator,

@@ -7,16 +7,16 @@
 //! message, so a conversation receives it only once however often Slack repeats it.
 //!
 //! * `messages`: from an event of Slack to one of ours. `threads`: those that the app takes part in.
-//! * `words`: blocks, attachments and files as text. Pure.
+//! * `description`: blocks, attachments and files as text. Pure.
 
 mod actions;
 mod decisions;
+mod description;
 mod forms;
 mod message_format;
 mod messages;
 mod mrkdwn;
 mod threads;
-mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ use futures_util::future::BoxFuture;
 use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use self::actions::Api;

@@ -21,9 +21,9 @@ mod api;
 mod chat_updates;
 mod chats;
 mod decisions;
+mod description;
 mod sent;
 mod updates;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

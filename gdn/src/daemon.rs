@@ -177,7 +177,7 @@ async fn wait_until_ready(
             return Err(match ended {
                 Some(status) => StartError::Ended {
                     status,
-                    stderr: words_of(stderr),
+                    stderr: stderr_text(stderr),
                 },
                 None => StartError::NotReady,
             });
@@ -186,7 +186,7 @@ async fn wait_until_ready(
     }
 }
 
-fn words_of(stderr: &mut File) -> String {
+fn stderr_text(stderr: &mut File) -> String {
     let mut words = Vec::new();
     let read = stderr
         .seek(SeekFrom::Start(0))

@@ -119,7 +119,7 @@ impl Output {
 
     /// Prints a part of an agent's reply as it arrives, without a newline. Errors are ignored here, because printing
     /// the complete reply fails again.
-    pub(crate) fn said(self, text: &str) {
+    pub(crate) fn reply_piece(self, text: &str) {
         drop(self.piece(&self.words(text)));
     }
 

@@ -77,7 +77,7 @@ pub(crate) fn read(state_root: &Path) -> Result<Option<StateFormat>, FormatError
     Ok(Some(format))
 }
 
-pub(crate) fn told(format: Option<&StateFormat>) -> String {
+pub(crate) fn format_text(format: Option<&StateFormat>) -> String {
     match format {
         Some(format) => format!("{}, written by goondan {}", format.wrote, format.goondan),
         None => "1, not recorded".to_owned(),

@@ -17,7 +17,7 @@ use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, InstanceKey, TurnId};
-use crate::ignored::{EventIgnored, IgnoreReason};
+use crate::ignored_messages::{EventIgnored, IgnoreReason};
 use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
 use crate::proxy::CA_FILE_VAR;

@@ -41,7 +41,7 @@ pub mod frame;
 pub mod git;
 pub mod handoff;
 pub mod ids;
-pub mod ignored;
+pub mod ignored_messages;
 pub mod images;
 pub mod ipc;
 pub mod lifecycle;

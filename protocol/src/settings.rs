@@ -419,7 +419,7 @@ mod tests {
     use super::*;
     use crate::base_package::{EXTENSIONS, tool_names};
 
-    fn said(settings: &SettingsSpec, given: &Value) -> Vec<String> {
+    fn problems(settings: &SettingsSpec, given: &Value) -> Vec<String> {
         let given = given.as_object().unwrap();
         let problems = check(settings, given);
         problems.iter().map(ToString::to_string).collect()
@@ -441,9 +441,9 @@ mod tests {
     fn invalid_declared_settings_are_reported() {
         let guard = of_extension("required-tools-guard").unwrap();
         let nothing: [&str; 0] = [];
-        assert_eq!(said(guard, &json!({"tools": ["a__b"]})), nothing);
+        assert_eq!(problems(guard, &json!({"tools": ["a__b"]})), nothing);
         assert_eq!(
-            said(guard, &json!({"tols": 1, "maxReminders": 17})),
+            problems(guard, &json!({"tols": 1, "maxReminders": 17})),
             [
                 "unknown setting `tols`; there is `tools`, `maxReminders`, `anyOf`, `message`",
                 "`maxReminders` must be a whole number from 0 to 16",
@@ -451,7 +451,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            said(guard, &json!({"tools": ["a", 1, " "], "maxReminders": "1"})),
+            problems(guard, &json!({"tools": ["a", 1, " "], "maxReminders": "1"})),
             [
                 "`tools[1]` must be text",
                 "`tools[2]` must be a text that is not blank",
@@ -459,25 +459,25 @@ mod tests {
             ]
         );
         assert_eq!(
-            said(guard, &json!({"tools": []})),
+            problems(guard, &json!({"tools": []})),
             ["`tools` must be a list that is not empty"]
         );
         assert_eq!(
-            said(guard, &json!({"tools": null})),
+            problems(guard, &json!({"tools": null})),
             ["missing setting `tools`"]
         );
         assert_eq!(
-            said(of_tool("bash").unwrap(), &json!({"connection": "a"})),
+            problems(of_tool("bash").unwrap(), &json!({"connection": "a"})),
             ["unknown setting `connection`; there are none"]
         );
         let long = "x".repeat(MAX_SETTING_TEXT_BYTES + 1);
         assert_eq!(
-            said(of_tool("slack").unwrap(), &json!({"connection": long})),
+            problems(of_tool("slack").unwrap(), &json!({"connection": long})),
             ["`connection` must be a text of at most 65536 bytes"]
         );
         let logging = of_extension("logging").unwrap();
         assert_eq!(
-            said(logging, &json!({"content": "no"})),
+            problems(logging, &json!({"content": "no"})),
             ["`content` must be `true` or `false`"]
         );
     }

@@ -110,7 +110,7 @@ impl StateFormat {
 mod tests {
     use super::*;
 
-    fn said(wrote: u32, readable_from: u32, goondan: &str) -> StateFormat {
+    fn format_file(wrote: u32, readable_from: u32, goondan: &str) -> StateFormat {
         StateFormat {
             wrote,
             readable_from,
@@ -122,10 +122,10 @@ mod tests {
     fn rel_1_unreadable_newer_format_is_refused_naming_its_writer() {
         assert_eq!(StateFormat::current().check(), Ok(()));
         assert_eq!(
-            said(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9").check(),
+            format_file(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9").check(),
             Ok(())
         );
-        let newer = said(STATE_FORMAT + 2, STATE_FORMAT + 1, "9.9.9");
+        let newer = format_file(STATE_FORMAT + 2, STATE_FORMAT + 1, "9.9.9");
         let refused = newer.check().unwrap_err();
         let told = format!("{refused} {}", refused.hint());
         assert!(
@@ -138,22 +138,25 @@ mod tests {
     fn rel_1_an_older_file_is_brought_up_and_a_newer_one_is_left() {
         let ours = StateFormat::current();
         assert_eq!(StateFormat::brought_up(None), Some(ours.clone()));
-        let older = said(0, 0, "0.0.9");
+        let older = format_file(0, 0, "0.0.9");
         assert_eq!(StateFormat::brought_up(Some(&older)), Some(ours.clone()));
-        let same_format = said(STATE_FORMAT, STATE_FORMAT_READABLE_FROM, "0.0.9");
+        let same_format = format_file(STATE_FORMAT, STATE_FORMAT_READABLE_FROM, "0.0.9");
         assert_eq!(
             StateFormat::brought_up(Some(&same_format)),
             Some(ours.clone())
         );
         assert_eq!(StateFormat::brought_up(Some(&ours)), None);
-        let newer = said(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9");
+        let newer = format_file(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9");
         assert_eq!(StateFormat::brought_up(Some(&newer)), None);
     }
 
     #[test]
     fn unknown_fields_of_a_later_version_are_ignored() {
         let text = br#"{"wrote":7,"readableFrom":1,"goondan":"9.9.9","more":[]}"#;
-        assert_eq!(StateFormat::parse(text).unwrap(), said(7, 1, "9.9.9"));
+        assert_eq!(
+            StateFormat::parse(text).unwrap(),
+            format_file(7, 1, "9.9.9")
+        );
         assert!(StateFormat::parse(b"{\"wrote\":7}").is_err());
         let ours = StateFormat::current();
         let text = ours.render().unwrap();

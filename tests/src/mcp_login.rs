@@ -217,7 +217,7 @@ fn serve(
     received: &ReceivedRequest,
 ) -> ProviderResponse {
     if received.path == SAID_AT {
-        return said(state);
+        return login_answer(state);
     }
     if state.lie == Some(LoginServerFault::Busy) {
         state.lie = None;
@@ -268,7 +268,7 @@ fn serve(
     }
 }
 
-fn said(state: &State) -> ProviderResponse {
+fn login_answer(state: &State) -> ProviderResponse {
     let mut body = json!({
         "resource": state.resource,
         "authorization_servers": [state.issuer],

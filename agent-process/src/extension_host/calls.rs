@@ -13,7 +13,7 @@ use super::wire::{ExtensionHostRequest, MiddlewareAgentRequest};
 use super::{ExtensionHost, HostEvent, MiddlewareRequest};
 use crate::tool_call::ToolOutcome;
 use crate::tools::ToolFault;
-use crate::tools::registered::{HostedCall, RegisteredTool, RegisteredTools};
+use crate::tools::extension_tools::{HostedCall, RegisteredTool, RegisteredTools};
 
 #[derive(Debug)]
 pub(super) struct HostedCalls {

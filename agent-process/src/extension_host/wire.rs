@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::middleware::{InvocationId, Middleware, NextResult};
+use crate::tools::extension_tools::RegisteredTool;
 use crate::tools::host::wire::{HandlerError, LogLevel};
-use crate::tools::registered::RegisteredTool;
 
 /// A message from the agent to the host.
 #[derive(Debug, Serialize)]

@@ -175,7 +175,7 @@ fn beginning_of(old: &[Message], keep: usize) -> Option<(usize, String)> {
         if place > 1 && matches!(message.source, MessageSource::User { .. }) {
             (found, whole) = (Some(place), text.len());
         }
-        text.push_str(&told(message));
+        text.push_str(&message_text(message));
     }
     if keep == 0 && old.len() <= most && text.len() <= SUMMARIZED_BYTES_MAX && old.len() > 1 {
         (found, whole) = (Some(old.len()), text.len());
@@ -186,7 +186,7 @@ fn beginning_of(old: &[Message], keep: usize) -> Option<(usize, String)> {
 }
 
 /// Formats a message for the model that summarizes it.
-fn told(message: &Message) -> String {
+fn message_text(message: &Message) -> String {
     let who = match message.data.role {
         MessageRole::User => "user",
         MessageRole::Assistant => "assistant",

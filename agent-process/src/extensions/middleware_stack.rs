@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::message::MessageEvent;
 use serde_json::Value;
 
-use super::loaded::LoadedExtension;
+use super::loaded_extension::LoadedExtension;
 use crate::middleware::{InvocationId, Middleware, MiddlewareScope};
 
 /// Priority of built-in extensions, and of a middleware without one.

@@ -205,7 +205,7 @@ impl Agent {
                         question,
                     };
                     match agent_client.ask(ask, trace).await {
-                        Some(answer) => told(answer),
+                        Some(answer) => to_request_result(answer),
                         None => Err(fault("E_UNAVAILABLE", "this process is ending")),
                     }
                 }
@@ -309,7 +309,7 @@ fn question_of(asked: MiddlewareAgentRequest) -> Result<AgentQuestion, (String, 
 }
 
 /// Formats an answer for a module.
-fn told(answer: AgentAnswer) -> AgentRequestResult {
+fn to_request_result(answer: AgentAnswer) -> AgentRequestResult {
     match answer {
         AgentAnswer::Answered {
             agent,

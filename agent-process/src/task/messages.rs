@@ -72,7 +72,7 @@ fn cut_off(bytes: &[u8]) -> usize {
 }
 
 /// Events as messages of bounded size, in order. Consecutive texts are merged.
-pub(super) fn told(events: Vec<CliEvent>) -> Vec<ToOrchestrator> {
+pub(super) fn event_messages(events: Vec<CliEvent>) -> Vec<ToOrchestrator> {
     let mut messages = Vec::new();
     let mut batch: Vec<Box<RawValue>> = Vec::new();
     let mut bytes = 0;
@@ -173,7 +173,7 @@ mod tests {
     fn events_are_sent_in_batches_of_bounded_size() {
         let text = "x".repeat(TOLD_BYTES / 3);
         let events = vec![CliEvent::Text(text); 9];
-        let messages = told(events);
+        let messages = event_messages(events);
         assert!(messages.len() >= 3, "{}", messages.len());
         for message in &messages {
             let ToOrchestrator::TaskTold(told) = message else {
@@ -185,7 +185,7 @@ mod tests {
                 "{bytes}"
             );
         }
-        let short = told(vec![
+        let short = event_messages(vec![
             CliEvent::Text("a\n".to_owned()),
             CliEvent::Text("b\n".to_owned()),
             CliEvent::Skipped(3),

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use crate::tools::rooted::Root;
+use crate::tools::rooted_files::Root;
 use crate::tools::work_area::keep_directories;
 
 /// Directory for temporary files in the work area, used if programs may not write to the system's

@@ -20,7 +20,7 @@ use super::dialogue::{Dialogue, INITIALIZE, StdinAction};
 use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
 use super::liveness::{Liveness, Sample};
-use super::messages::{Text, told};
+use super::messages::{Text, event_messages};
 use super::places::RunDirectories;
 use super::program::{Program, SupervisorEnd};
 use super::tool_calls;
@@ -358,7 +358,8 @@ impl TaskRunLoop {
                     self.state.awaited = None;
                     let why = unanswered(request);
                     tracing::warn!(why, "the program cannot work for the task");
-                    self.outbox.extend(told(vec![CliEvent::Permanent(why)]));
+                    self.outbox
+                        .extend(event_messages(vec![CliEvent::Permanent(why)]));
                 }
                 RunLoopEvent::TimeToLook => {
                     next_look = Instant::now() + self.look_interval();
@@ -593,7 +594,7 @@ impl TaskRunLoop {
         let (answered, played_back) = (self.parser.answered(), self.parser.played_back());
         let steps = self.dialogue.answered(answered, played_back);
         self.proceed(steps);
-        self.outbox.extend(told(events));
+        self.outbox.extend(event_messages(events));
     }
 
     /// Takes steps that may bring the dialogue to its prompt.
@@ -630,7 +631,7 @@ impl TaskRunLoop {
             Some(SupervisorReport::Call { call, request }) => {
                 self.liveness.printed();
                 let (events, answer) = tool_calls::receive(&request);
-                self.outbox.extend(told(events));
+                self.outbox.extend(event_messages(events));
                 self.state.answers.push((call, answer));
             }
             Some(SupervisorReport::Paused { running: 0 }) => {
@@ -674,7 +675,7 @@ impl TaskRunLoop {
         let events = self.parser.end();
         self.outbox.extend(self.stdout_text.end());
         self.outbox.extend(self.stderr_text.end());
-        self.outbox.extend(told(events));
+        self.outbox.extend(event_messages(events));
         // The supervisor has ended all processes, unless it was itself killed.
         if !orphan_reaper::end_all() {
             tracing::error!("some processes of the program could not be ended");

@@ -12,7 +12,7 @@ use goondan_protocol::limits::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answers::told;
+use super::answers::to_tool_outcome;
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
@@ -172,7 +172,7 @@ async fn ask(
     call: &ToolInvocation,
     question: fn(&ToolInvocation) -> Result<AgentQuestion, ToolFault>,
 ) -> Result<ToolOutcome, ToolFault> {
-    told(answer_to(call, question(call)?).await?)
+    to_tool_outcome(answer_to(call, question(call)?).await?)
 }
 
 /// Asks the orchestrator.

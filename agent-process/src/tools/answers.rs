@@ -27,7 +27,7 @@ const REFUSALS_TOLD: usize = 100;
 const RECENT_TOLD: usize = 10;
 
 /// Formats an answer for the model.
-pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
+pub(super) fn to_tool_outcome(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
     Ok(match answer {
         AgentAnswer::Answered {
             outcome: TurnOutcome::Completed { reply },
@@ -342,7 +342,7 @@ fn line_of_task(info: &TaskInfo) -> String {
 mod tests {
     use goondan_protocol::agents::AgentAnswer;
 
-    use super::told;
+    use super::to_tool_outcome;
 
     #[test]
     fn task_8_model_reads_task_status_and_open_questions() {
@@ -363,7 +363,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let text = told(answer).ok().unwrap().text;
+        let text = to_tool_outcome(answer).ok().unwrap().text;
         assert_eq!(
             text,
             "menu-1f: Menu (coder), waiting_question, phase 1 of 2, 1200 tokens\n\

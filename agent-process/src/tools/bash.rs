@@ -82,7 +82,7 @@ async fn exec(places: &Arc<ToolRoots>, call: &ToolInvocation) -> Result<ToolOutc
     }
     let ended = run(places, &call.call_id, &args.command, timeout_ms).await?;
     let timed_out_after_ms = ended.is_given_up.then_some(timeout_ms);
-    let text = told(
+    let text = result_text(
         timed_out_after_ms,
         ended.status.and_then(|status| status.code()),
         &ended.capture,
@@ -177,7 +177,7 @@ fn failed(what: &str, error: &std::io::Error) -> ToolFault {
 }
 
 /// Formats an ended command for the model.
-fn told(timed_out_after_ms: Option<u64>, code: Option<i32>, capture: &Capture) -> String {
+fn result_text(timed_out_after_ms: Option<u64>, code: Option<i32>, capture: &Capture) -> String {
     let mut text = String::new();
     if let Some(timeout_ms) = timed_out_after_ms {
         text.push_str(&format!(

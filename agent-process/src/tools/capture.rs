@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use super::rooted::Root;
+use super::rooted_files::Root;
 
 /// Bytes from the start of a stream that the model is shown.
 const HEAD_BYTES: usize = 16 * 1024;

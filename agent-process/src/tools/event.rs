@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::agents::answer_to;
-use super::answers::told;
+use super::answers::to_tool_outcome;
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
@@ -98,7 +98,7 @@ async fn read(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
                     let event = events.first().ok_or_else(|| gone(id))?;
                     Ok(ToolOutcome::ok(part_of(event, true, &args)?))
                 }
-                other => told(other),
+                other => to_tool_outcome(other),
             }
         }
         (_, Some(event)) => Ok(ToolOutcome::ok(part_of(event, false, &args)?)),
@@ -107,7 +107,7 @@ async fn read(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
 }
 
 async fn list(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
-    told(answer_to(call, AgentQuestion::ListEvents {}).await?)
+    to_tool_outcome(answer_to(call, AgentQuestion::ListEvents {}).await?)
 }
 
 fn outside() -> ToolFault {

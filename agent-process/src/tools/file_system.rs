@@ -19,7 +19,7 @@ use super::near_text;
 use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
-use super::rooted::{fault_of, split};
+use super::rooted_files::{fault_of, split};
 use super::search;
 
 /// Maximum text that one `read` returns, in bytes.

@@ -250,7 +250,7 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
 #[cfg(test)]
 mod tests {
     use super::super::capture::Stream;
-    use super::super::rooted::Root;
+    use super::super::rooted_files::Root;
     use super::*;
 
     #[test]

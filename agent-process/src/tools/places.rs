@@ -8,7 +8,7 @@ use goondan_protocol::definition::ModuleSandbox;
 use super::fault::ToolFault;
 use super::host::Hosts;
 use super::pipe::{PROJECT_ADVICE, Surroundings};
-use super::rooted::Root;
+use super::rooted_files::Root;
 use super::runtimes::Runtimes;
 use super::secret_files::SecretFiles;
 use super::session::Sessions;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::agents::{answer_to, export};
-use super::answers::told;
+use super::answers::to_tool_outcome;
 use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
@@ -102,7 +102,7 @@ impl SubmitArgs {
     }
 
     /// The parts of the handoff that the agent supplies.
-    fn said(&self) -> Result<ProposalText, ToolFault> {
+    fn proposal_text(&self) -> Result<ProposalText, ToolFault> {
         let lines = |field, lines: &[String]| {
             let lines = lines
                 .iter()
@@ -145,7 +145,7 @@ struct ProposalText {
 
 async fn submit(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     let args: SubmitArgs = call.args()?;
-    let said = args.said()?;
+    let said = args.proposal_text()?;
     match answer_to(call, args.question()).await? {
         AgentAnswer::Proposal { proposal } => {
             let handoff = handoff_of(said, &proposal)?;
@@ -158,7 +158,7 @@ async fn submit(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
             }
             Ok(ToolOutcome::ok(text))
         }
-        other => told(other),
+        other => to_tool_outcome(other),
     }
 }
 
@@ -210,7 +210,7 @@ async fn status(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
         (Some(handoff), AgentAnswer::Proposal { proposal }) => Some(compared(handoff, proposal)),
         _ => None,
     };
-    let mut outcome = told(answer)?;
+    let mut outcome = to_tool_outcome(answer)?;
     if let Some(compared) = compared {
         outcome.text = format!("{}\n{compared}", outcome.text);
     }
@@ -279,7 +279,7 @@ mod tests {
     fn prop_6_handoff_that_differs_from_its_proposal_is_reported() {
         let args: SubmitArgs =
             serde_json::from_value(json!({"goal": "fix", "tests": ["ok"]})).unwrap();
-        let said = args.said().ok().unwrap();
+        let said = args.proposal_text().ok().unwrap();
         let handoff = handoff_of(said, &proposal()).ok().unwrap();
         let text = handoff.to_string();
         assert!(

@@ -7,7 +7,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 use super::fault::ToolFault;
-use super::rooted::{Root, fault_of};
+use super::rooted_files::{Root, fault_of};
 use super::secret_files::real_path;
 
 /// Largest file that tools read or edit, in bytes.

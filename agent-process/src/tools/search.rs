@@ -26,7 +26,7 @@ use super::invocation::ToolInvocation;
 use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
-use super::rooted::{Root, fault_of};
+use super::rooted_files::{Root, fault_of};
 
 /// Maximum number of files that one `glob` returns.
 const MAX_GLOB_FILES: usize = 1_000;

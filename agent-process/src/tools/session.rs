@@ -24,7 +24,7 @@ use super::pipe::{
     DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, Surroundings, not_confined, supervisor_in,
 };
 use super::residents::Resident;
-use super::rooted::Root;
+use super::rooted_files::Root;
 use super::tool_supervisor;
 use super::tool_supervisor::session::RECORD_END;
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};

@@ -13,7 +13,7 @@ use super::host::Hosts;
 use super::pipe::Surroundings;
 use super::places::{Access, LaterRoot, ToolRoots};
 use super::residents::Residents;
-use super::rooted::Root;
+use super::rooted_files::Root;
 use super::runtimes::Runtimes;
 use super::secret_files::SecretFiles;
 use super::session::Sessions;

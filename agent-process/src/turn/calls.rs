@@ -11,7 +11,7 @@ use goondan_protocol::usage::ReplyCost;
 
 use super::effect::{Observation, TurnEngineEffect};
 use super::fault::EngineFault;
-use super::recorded::RecordedReply;
+use super::recovered_turn::RecordedReply;
 use crate::tool_call::{CallKey, CallRejection, ToolOutcome, ToolRules};
 use slot::{Slot, State, called, scope_of};
 

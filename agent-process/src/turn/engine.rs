@@ -14,8 +14,8 @@ use super::effect::{Scope, TurnEngineEffect, TurnEngineInput};
 use super::fault::EngineFault;
 use super::limits::{MAX_TURN_ID_BYTES, TurnLimits};
 use super::machine::RunningTurn;
-use super::placed;
-use super::recorded::{OpenTurn, Progress};
+use super::node_tracker;
+use super::recovered_turn::{OpenTurn, Progress};
 use crate::extensions::Extensions;
 use crate::tool_call::ToolRules;
 
@@ -168,12 +168,12 @@ impl<R: ToolRules> Engine<R> {
         }
         let user_id = MessageId::new(format!("{}:u", turn.id()))?;
         let node = self.node.as_deref();
-        let before = node.and_then(|_| placed::last_node(&self.conversation));
+        let before = node.and_then(|_| node_tracker::last_node(&self.conversation));
         match open.progress(turn.id(), user_id.as_str()) {
             Progress::Nothing => {
                 let mut message = message_of(user_id, now, &start.event);
                 if let Some(node) = node {
-                    placed::note(&mut message, node);
+                    node_tracker::note(&mut message, node);
                 }
                 turn.append(&mut self.conversation, message);
             }
@@ -184,7 +184,7 @@ impl<R: ToolRules> Engine<R> {
             && node != before
         {
             let id = MessageId::new(format!("{}:n{recorded_seq}", turn.id()))?;
-            turn.tell(placed::moved(id, now, &before, node));
+            turn.tell(node_tracker::moved(id, now, &before, node));
         }
         turn.enter_extensions();
         self.extensions

@@ -27,7 +27,7 @@ use serde_json::json;
 use super::effect::{TurnEngineEffect, TurnEngineInput};
 use super::engine::Engine;
 use super::limits::TurnLimits;
-use super::recorded::OpenTurn;
+use super::recovered_turn::OpenTurn;
 use crate::extensions::Extensions;
 use crate::model::ModelLocation;
 use crate::model::{ModelError, ModelReply};

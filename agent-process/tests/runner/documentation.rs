@@ -258,7 +258,7 @@ fn the_page_about_tools_names_all_there_is() {
         include_str!("../../src/tools/search.rs"),
         include_str!("../../src/tools/session.rs"),
         include_str!("../../src/tools/text_transform.rs"),
-        include_str!("../../src/tools/rooted.rs"),
+        include_str!("../../src/tools/rooted_files.rs"),
         include_str!("../../src/turn/calls.rs"),
     ];
     let is_code = |c: char| c.is_ascii_uppercase() || c == '_';

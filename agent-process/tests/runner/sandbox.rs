@@ -249,7 +249,7 @@ fn levels() -> impl Iterator<Item = Level> {
         .filter(|level| is_had(*level))
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!(
         "{}: {}{}",
         output.status,
@@ -271,7 +271,7 @@ fn sec_6_each_forbidden_act_fails_and_its_counterpart_works() {
             }
             let allowed = run(&policy, &site, case.allowed);
             if !allowed.status.success() {
-                wrong.push(format!("{}: {}", case.name, said(&allowed)));
+                wrong.push(format!("{}: {}", case.name, output_text(&allowed)));
             }
         }
         assert!(wrong.is_empty(), "{level}: {wrong:#?}");
@@ -294,7 +294,12 @@ fn sec_6_the_forbidden_acts_work_without_a_sandbox() {
     for case in CASES.iter().filter(|case| !of_root.contains(&case.name)) {
         let site = site();
         let output = run(&SandboxPolicy::off(), &site, case.forbidden);
-        assert!(output.status.success(), "{}: {}", case.name, said(&output));
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            case.name,
+            output_text(&output)
+        );
     }
 }
 
@@ -308,7 +313,7 @@ fn sec_6_sockets_and_dangerous_system_calls_are_refused() {
             &site,
             &format!("python3 calls.py {level}"),
         );
-        assert!(output.status.success(), "{level}: {}", said(&output));
+        assert!(output.status.success(), "{level}: {}", output_text(&output));
     }
 }
 
@@ -326,7 +331,7 @@ fn sec_6_the_three_forms_are_confined_alike() {
         let of_command = run(&policy, &site, reads);
         let of_session = in_session(&policy, &site, reads);
         for output in [of_program, of_command, of_session] {
-            assert_eq!(output.stdout, b"own", "{level}: {}", said(&output));
+            assert_eq!(output.stdout, b"own", "{level}: {}", output_text(&output));
         }
     }
 }
@@ -362,7 +367,7 @@ fn sec_6_without_sandbox_nothing_starts_and_the_reason_is_given() {
             .current_dir(&site.work)
             .output()
             .unwrap();
-        let said = said(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(125), "{said}");
         assert!(output.stdout.is_empty(), "{said}");
         assert!(said.contains("goondan: nothing was started: "), "{said}");
@@ -384,14 +389,14 @@ fn sec_6_listed_path_replaced_by_a_link_is_not_followed() {
             output.status.success(),
             level == Level::Landlock,
             "{}",
-            said(&output)
+            output_text(&output)
         );
         if level == Level::Full {
             std::fs::remove_dir(&input).unwrap();
             std::os::unix::fs::symlink(site.outside(), &input).unwrap();
         }
         let output = run(&policy, &site, "cat input/secret");
-        let said = said(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(125), "{level}: {said}");
         assert!(said.contains("input"), "{level}: {said}");
     }
@@ -427,9 +432,17 @@ fn sec_6_at_the_level_full_nothing_else_is_there() {
         ("mount -o remount,rw /usr", "ls /usr"),
     ] {
         let output = run(&policy, &site, forbidden);
-        assert!(!output.status.success(), "{forbidden}: {}", said(&output));
+        assert!(
+            !output.status.success(),
+            "{forbidden}: {}",
+            output_text(&output)
+        );
         let output = run(&policy, &site, allowed);
-        assert!(output.status.success(), "{allowed}: {}", said(&output));
+        assert!(
+            output.status.success(),
+            "{allowed}: {}",
+            output_text(&output)
+        );
     }
 }
 
@@ -447,7 +460,7 @@ fn sec_6_without_namespaces_the_level_full_starts_nothing() {
     let inner = serde_json::to_string(&policy(Level::Full, &site)).unwrap();
     let command = format!("{BINARY} --sandbox '{inner}' --enclose 'echo started'");
     let output = run(&outer, &site, &command);
-    let said = said(&output);
+    let said = output_text(&output);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(output.stdout.is_empty(), "{said}");
     assert!(said.contains("the kernel grants no namespaces"), "{said}");
@@ -464,7 +477,7 @@ fn sec_6_a_stray_ends_with_its_call() {
     for level in levels() {
         let site = site();
         let output = run(&policy(level, &site), &site, STRAY);
-        assert!(output.status.success(), "{level}: {}", said(&output));
+        assert!(output.status.success(), "{level}: {}", output_text(&output));
         assert_eq!(in_directory(&site), Vec::<i32>::new(), "{level}");
     }
 }

@@ -51,14 +51,14 @@ const OPEN_FORM: u64 = 9;
 
 /// An interaction with one of our messages.
 #[derive(Debug, PartialEq)]
-pub(super) enum Decided {
+pub(super) enum DecisionInteraction {
     Pressed(ButtonPress),
     /// The answer opens the form for a text.
     Form(Value),
 }
 
 /// The interaction with one of our messages in the channel, if it is one.
-pub(super) fn to_decided(body: &Value, channel: &str) -> Option<Decided> {
+pub(super) fn to_decision(body: &Value, channel: &str) -> Option<DecisionInteraction> {
     if text(body, "/channel_id") != Some(channel) {
         return None;
     }
@@ -68,7 +68,7 @@ pub(super) fn to_decided(body: &Value, channel: &str) -> Option<Decided> {
         .split_once(':')?;
     let decision_id = DecisionId::new(id).ok()?;
     let answer = match (kind, word) {
-        (COMPONENT, TEXT) => return Some(Decided::Form(form(&decision_id))),
+        (COMPONENT, TEXT) => return Some(DecisionInteraction::Form(form(&decision_id))),
         (COMPONENT, word) => DecisionAnswer::Button(DecisionButton::of_word(word)?),
         (FORM, TEXT) => {
             let entered = text(body, "/data/components/0/components/0/value");
@@ -80,7 +80,7 @@ pub(super) fn to_decided(body: &Value, channel: &str) -> Option<Decided> {
     let user = text(body, "/member/user/id").or_else(|| text(body, "/user/id"))?;
     let (application, token) = (text(body, "/application_id")?, text(body, "/token")?);
     let message = text(body, "/message/id").unwrap_or_default();
-    Some(Decided::Pressed(ButtonPress {
+    Some(DecisionInteraction::Pressed(ButtonPress {
         press: DecisionPress {
             decision_id,
             answer,
@@ -193,10 +193,10 @@ mod tests {
     use super::*;
     use crate::decisions::Buttons;
 
-    fn pressed(kind: u64, data: &Value) -> Option<Decided> {
+    fn pressed(kind: u64, data: &Value) -> Option<DecisionInteraction> {
         let body = json!({"type": kind, "channel_id": "5", "application_id": "A", "token": "T",
             "member": {"user": {"id": "U1"}}, "message": {"id": "9"}, "data": data});
-        to_decided(&body, "5")
+        to_decision(&body, "5")
     }
 
     #[test]
@@ -224,7 +224,8 @@ mod tests {
                 "goondan:text:a-1"
             ]
         );
-        let Some(Decided::Pressed(press)) = pressed(COMPONENT, &json!({"custom_id": ids[1]}))
+        let Some(DecisionInteraction::Pressed(press)) =
+            pressed(COMPONENT, &json!({"custom_id": ids[1]}))
         else {
             panic!("no press");
         };
@@ -239,13 +240,13 @@ mod tests {
     #[test]
     fn need_2_a_discord_button_opens_a_form_for_a_text() {
         let opened = pressed(COMPONENT, &json!({"custom_id": "goondan:text:t-1"}));
-        let Some(Decided::Form(form)) = opened else {
+        let Some(DecisionInteraction::Form(form)) = opened else {
             panic!("{opened:?}");
         };
         assert_eq!(form["data"]["custom_id"], "goondan:text:t-1");
         let data = json!({"custom_id": "goondan:text:t-1",
             "components": [{"components": [{"value": "blue"}]}]});
-        let Some(Decided::Pressed(press)) = pressed(FORM, &data) else {
+        let Some(DecisionInteraction::Pressed(press)) = pressed(FORM, &data) else {
             panic!("no answer");
         };
         assert_eq!(press.press.answer, DecisionAnswer::Text("blue".to_owned()));
@@ -253,6 +254,6 @@ mod tests {
         assert_eq!(pressed(COMPONENT, &json!({"custom_id": "ok"})), None);
         let elsewhere = json!({"type": COMPONENT, "channel_id": "6",
             "data": {"custom_id": "goondan:deny:a-1"}});
-        assert_eq!(to_decided(&elsewhere, "5"), None);
+        assert_eq!(to_decision(&elsewhere, "5"), None);
     }
 }

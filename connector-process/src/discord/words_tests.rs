@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn shape(kind: &str, body: &Value) -> Spoken {
+fn shape(kind: &str, body: &Value) -> InteractionText {
     match kind {
         "command" => command(body),
         "component" => component(body),

@@ -13,7 +13,7 @@ use mail_builder::headers::message_id::MessageId;
 use mail_builder::headers::raw::Raw;
 use serde_json::{Value, json};
 
-use super::imap::{Fetched, Imap, ImapError};
+use super::imap::{FetchedMessage, Imap, ImapError};
 use super::login::Login;
 use super::mailbox::ProofKey;
 use super::message::{OpenedFile, open_file, parse_file_id, reply_parts};
@@ -214,15 +214,15 @@ impl Actions {
             let mut imap = Imap::open(&self.imap, &self.login).await?;
             let folder = imap.select(&self.folder, false).await?;
             if folder.uid_validity != place.uid_validity {
-                return Ok(Fetched::Gone);
+                return Ok(FetchedMessage::Gone);
             }
             imap.fetch(place.uid).await
         };
         let fetched = fetched.await.map_err(|error| to_read_error(&error))?;
         let gone = |message: &str| CallError::new(CallErrorCode::NotFound, message);
         let raw = match fetched {
-            Fetched::Message(raw) => raw,
-            Fetched::TooLarge { .. } | Fetched::Gone => {
+            FetchedMessage::Message(raw) => raw,
+            FetchedMessage::TooLarge { .. } | FetchedMessage::Gone => {
                 return Err(gone("the message is no longer in the folder"));
             }
         };

@@ -43,7 +43,7 @@ pub(super) struct Folder {
 
 /// A message, as far as it was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fetched {
+pub(super) enum FetchedMessage {
     Message(Vec<u8>),
     /// It is larger than [`EMAIL_BYTES_MAX`].
     TooLarge {
@@ -86,7 +86,7 @@ impl Imap {
         if !greeting.starts_with("* OK") {
             return Err(ImapError::Strange(format!(
                 "greets with `{}`",
-                said(&greeting)
+                response_text(&greeting)
             )));
         }
         if server.security() == Security::StartTls {
@@ -208,29 +208,29 @@ impl Imap {
     /// # Errors
     ///
     /// [`ImapError`].
-    pub(super) async fn fetch(&mut self, uid: u32) -> Result<Fetched, ImapError> {
+    pub(super) async fn fetch(&mut self, uid: u32) -> Result<FetchedMessage, ImapError> {
         let command = format!("UID FETCH {uid} (UID RFC822.SIZE)");
         let responses = self.command("UID FETCH", &command, &[]).await?;
         let Some(known) = responses.iter().find(|it| is_about(&it.text, uid)) else {
-            return Ok(Fetched::Gone);
+            return Ok(FetchedMessage::Gone);
         };
         let bytes: u64 = number_after(&known.text, "RFC822.SIZE ").unwrap_or_default();
         if bytes > limit() {
-            return Ok(Fetched::TooLarge { bytes });
+            return Ok(FetchedMessage::TooLarge { bytes });
         }
         let command = format!("UID FETCH {uid} (UID BODY.PEEK[])");
         let responses = self.command("UID FETCH", &command, &[]).await?;
         let mut responses = responses.into_iter();
         let Some(found) = responses.find(|it| is_about(&it.text, uid)) else {
-            return Ok(Fetched::Gone);
+            return Ok(FetchedMessage::Gone);
         };
         // A message without a literal is empty.
         let content = found.literals.into_iter().next().unwrap_or_default();
         let read = u64::try_from(content.len()).unwrap_or(u64::MAX);
         Ok(if read > limit() {
-            Fetched::TooLarge { bytes: read }
+            FetchedMessage::TooLarge { bytes: read }
         } else {
-            Fetched::Message(content)
+            FetchedMessage::Message(content)
         })
     }
 
@@ -273,7 +273,7 @@ impl Imap {
             } else if let Some(ended) = line.strip_prefix(&tag) {
                 return Err(ImapError::Refused {
                     command: "IDLE",
-                    said: said(ended),
+                    said: response_text(ended),
                 });
             } else {
                 self.note(&line)?;
@@ -330,7 +330,7 @@ impl Imap {
                 }
                 return Err(ImapError::Refused {
                     command,
-                    said: said(ended),
+                    said: response_text(ended),
                 });
             } else {
                 self.note(&response.text)?;
@@ -342,7 +342,7 @@ impl Imap {
     /// Interprets what a server says at any time.
     fn note(&mut self, line: &str) -> Result<(), ImapError> {
         if let Some(reason) = line.strip_prefix("* BYE") {
-            let reason = format!("closes the session: {}", said(reason));
+            let reason = format!("closes the session: {}", response_text(reason));
             return Err(ImapError::Strange(reason));
         }
         let mut words = line.split_ascii_whitespace();
@@ -442,7 +442,7 @@ fn folder_name(folder: &str) -> Result<String, String> {
 }
 
 /// A server's text, for an error.
-fn said(text: &str) -> String {
+fn response_text(text: &str) -> String {
     let text = text.trim().chars().filter(|c| !c.is_control());
     text.take(SAID_CHARS_MAX).collect()
 }

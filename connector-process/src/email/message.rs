@@ -2,7 +2,7 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::service::{EMAIL_REPLY, EmailReply};
 use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders as _, PartType};
 use serde_json::{Value, json};

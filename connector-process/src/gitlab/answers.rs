@@ -140,7 +140,7 @@ fn error(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> CallE
     let next_s = header("ratelimit-reset").and_then(|reset| reset.parse::<u64>().ok());
     let until_next_ms = next_s.map(|next_s| next_s.saturating_sub(now_s).saturating_mul(1_000));
     let retry_after_ms = answered.retry_after_ms().or(until_next_ms);
-    let said = said(&answered.json());
+    let said = error_text(&answered.json());
     let error = failed.by_status(answered.status, &said, retry_after_ms);
     match error.code {
         CallErrorCode::Unauthorized => {
@@ -157,7 +157,7 @@ fn error(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> CallE
 }
 
 /// The message of an error: a text, or one for each wrong field.
-fn said(body: &Value) -> String {
+fn error_text(body: &Value) -> String {
     let message = ["/message", "/error_description", "/error"]
         .iter()
         .find_map(|pointer| body.pointer(pointer));

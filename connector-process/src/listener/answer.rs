@@ -3,12 +3,12 @@
 use axum::http::header::{ALLOW, AUTHORIZATION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use goondan_log::error_chain;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use super::malformed::MalformedRequest;
+use super::request_problems::MalformedRequest;
 use super::signature::SignatureError;
 use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
 

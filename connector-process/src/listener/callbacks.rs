@@ -1,7 +1,7 @@
 //! Delivery of replies to a configured address or to the chat of the event (`MSG-13`, `CONN-2`).
 //!
 //! * `target`: the address, and one POST to it.
-//! * `answered`: turns whose agent wrote to the chat itself.
+//! * `answered_turns`: turns whose agent wrote to the chat itself.
 //!
 //! # Invariants
 //!
@@ -10,7 +10,7 @@
 //!   record delivers again: at-least-once.
 //! * Only the configuration determines the address of a reply.
 
-mod answered;
+mod answered_turns;
 mod target;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use answered::EarlyWrite;
-pub(crate) use answered::{AnsweredTurns, TurnMark};
+use answered_turns::EarlyWrite;
+pub(crate) use answered_turns::{AnsweredTurns, TurnMark};
 pub(crate) use target::ReplyTarget;
 
 use crate::gateway::Gateway;

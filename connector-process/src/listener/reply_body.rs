@@ -18,7 +18,7 @@ pub(super) fn answer(
     outcome: &TurnOutcome,
     trace: TraceContext,
 ) -> DirectResponse {
-    let mut body = told(&accepted.event_id, trace.trace_id, Some(outcome));
+    let mut body = reply_body(&accepted.event_id, trace.trace_id, Some(outcome));
     let mut add = |name: &str, value: Value| {
         if let Some(body) = body.as_object_mut() {
             body.insert(name.to_owned(), value);
@@ -43,7 +43,11 @@ pub(super) fn answer(
 
 /// A reply in its external form; without an outcome, no reply exists or ever will. The reason for a
 /// failure is only for the operators.
-pub(super) fn told(event_id: &EventId, trace_id: TraceId, outcome: Option<&TurnOutcome>) -> Value {
+pub(super) fn reply_body(
+    event_id: &EventId,
+    trace_id: TraceId,
+    outcome: Option<&TurnOutcome>,
+) -> Value {
     let outcome = match outcome {
         Some(TurnOutcome::Completed { reply }) => json!({"status": "completed", "reply": reply}),
         Some(TurnOutcome::Failed { code, .. }) => json!({"status": "failed", "code": code}),

@@ -17,7 +17,7 @@ use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::EventId;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
 use serde_json::json;

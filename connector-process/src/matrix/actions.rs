@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::api::{Api, ApiError};
+use super::description::{STICKER, describe};
 use super::events::{AUTOMATIC, MESSAGE, NOTICE, REACTION};
-use super::words::{STICKER, spoken};
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::payload::text;
@@ -340,7 +340,7 @@ fn listed(events: &[Value]) -> Value {
         }
         let edit = "/unsigned/m.relations/m.replace/content/m.new_content";
         let content = event.pointer(edit).or_else(|| event.get("content"))?;
-        let spoken = spoken(text(event, "/type")?, content);
+        let spoken = describe(text(event, "/type")?, content);
         let lines: Vec<String> = spoken.written.into_iter().chain(spoken.lines).collect();
         if lines.is_empty() {
             return None;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::actions::transaction;
 use super::api::{Api, ApiError};
+use super::description::without_fallback;
 use super::events::{AUTOMATIC, MESSAGE, NOTICE, REACTION};
-use super::words::without_fallback;
 use crate::decisions::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;

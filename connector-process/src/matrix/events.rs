@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::description::{POLLS, STICKER, describe, one_line, shortened, without_fallback};
 use super::rooms::Room;
-use super::words::{POLLS, STICKER, one_line, shortened, spoken, without_fallback};
 use crate::payload::{add_payload, instance_key, is_allowed, properties, text};
 
 /// Type of the events of messages.
@@ -36,7 +36,7 @@ pub(super) const NOTICE: &str = "m.notice";
 const EDITED_MESSAGE: &str = "edited_message";
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Mapped {
+pub(super) enum EventMapping {
     Event {
         event: Box<ConnectorEvent>,
         /// True if the agent's reply is posted to the room.
@@ -87,11 +87,11 @@ pub(super) fn decide(
     room: &str,
     account: &Account,
     accepted: &Accepted,
-) -> Option<Mapped> {
-    let ignored = |reason, why| Some(Mapped::Ignored(reason, why));
+) -> Option<EventMapping> {
+    let ignored = |reason, why| Some(EventMapping::Ignored(reason, why));
     let sender = text(event, "/sender").unwrap_or_default();
     if sender == account.id {
-        return Some(Mapped::Own);
+        return Some(EventMapping::Own);
     }
     if !is_allowed(accepted.rooms.as_deref(), room) {
         return ignored(IgnoreReason::OtherPlace, "the room is not one of `rooms`");
@@ -99,7 +99,7 @@ pub(super) fn decide(
     let kind = text(event, "/type").unwrap_or_default();
     let is_message = kind == MESSAGE || kind == STICKER || POLLS.contains(&kind);
     if kind == ENCRYPTED {
-        return Some(Mapped::Encrypted);
+        return Some(EventMapping::Encrypted);
     }
     let is_wanted = is_message
         || (kind == REACTION && accepted.reactions)
@@ -169,7 +169,11 @@ pub(super) fn related(event: &Value, found: &BTreeMap<String, Value>) -> Vec<Str
 }
 
 /// Maps an event about which [`decide`] needs its surroundings.
-pub(super) fn to_mapped(event: &Value, accepted: &Accepted, around: &Surroundings<'_>) -> Mapped {
+pub(super) fn to_mapped(
+    event: &Value,
+    accepted: &Accepted,
+    around: &Surroundings<'_>,
+) -> EventMapping {
     let kind = text(event, "/type").unwrap_or_default();
     let changed = target(event).and_then(|id| around.found.get(id));
     match kind {
@@ -178,14 +182,14 @@ pub(super) fn to_mapped(event: &Value, accepted: &Accepted, around: &Surrounding
                 let place = Place::of(changed.unwrap_or(event), around);
                 to_event("reaction", event, words, (place, around))
             }
-            Err(why) => Mapped::Ignored(IgnoreReason::Unsupported, why),
+            Err(why) => EventMapping::Ignored(IgnoreReason::Unsupported, why),
         },
         REDACTION => match deleted(event, changed, around) {
             Ok(words) => {
                 let place = Place::of(changed.unwrap_or(event), around);
                 to_event("redaction", event, words, (place, around))
             }
-            Err(why) => Mapped::Ignored(IgnoreReason::Unsupported, why),
+            Err(why) => EventMapping::Ignored(IgnoreReason::Unsupported, why),
         },
         kind => to_message(event, kind, changed, (accepted, around)),
     }
@@ -277,21 +281,21 @@ fn to_message(
     kind: &str,
     changed: Option<&Value>,
     (accepted, around): (&Accepted, &Surroundings<'_>),
-) -> Mapped {
+) -> EventMapping {
     let sender = text(event, "/sender").unwrap_or_default();
     let is_edited = relation(event, "m.replace").is_some();
     if is_edited && changed.is_some_and(|changed| text(changed, "/sender") != Some(sender)) {
         let why = "it changes a message of another person";
-        return Mapped::Ignored(IgnoreReason::Unsupported, why);
+        return EventMapping::Ignored(IgnoreReason::Unsupported, why);
     }
     // An edit does not say where the edited message is.
     let placed = changed.unwrap_or(event);
     let mut place = Place::of(placed, around);
     place.is_mention |= is_mention(event, around.account);
-    let mut spoken = spoken(kind, content(event));
+    let mut spoken = describe(kind, content(event));
     if spoken.is_empty() {
         let why = "it has no known content";
-        return Mapped::Ignored(IgnoreReason::Unsupported, why);
+        return EventMapping::Ignored(IgnoreReason::Unsupported, why);
     }
     let mut lines = Vec::new();
     if is_edited {
@@ -304,13 +308,13 @@ fn to_message(
     lines.append(&mut spoken.lines);
     let name = if is_edited { EDITED_MESSAGE } else { "message" };
     match to_event(name, event, lines.join("\n"), (place, around)) {
-        Mapped::Event { mut event, .. } => {
+        EventMapping::Event { mut event, .. } => {
             if !spoken.files.is_empty() {
                 let files = json!(spoken.files);
                 event.metadata.insert("files".to_owned(), files);
             }
             let is_answered = !is_allowed(Some(&accepted.bots), sender);
-            Mapped::Event { event, is_answered }
+            EventMapping::Event { event, is_answered }
         }
         other => other,
     }
@@ -328,7 +332,7 @@ fn author(event: &Value, around: &Surroundings<'_>) -> String {
 
 /// The text of a message, in one line.
 fn quoted(event: &Value) -> Option<String> {
-    spoken(text(event, "/type")?, content(event)).quoted()
+    describe(text(event, "/type")?, content(event)).quoted()
 }
 
 /// The message that begins a thread, with the first message in it.
@@ -414,8 +418,8 @@ fn to_event(
     event: &Value,
     said: String,
     (place, around): (Place<'_>, &Surroundings<'_>),
-) -> Mapped {
-    let invalid = Mapped::Ignored(IgnoreReason::Unsupported, "its ids are invalid");
+) -> EventMapping {
+    let invalid = EventMapping::Ignored(IgnoreReason::Unsupported, "its ids are invalid");
     let (Some(id), Some(sender)) = (text(event, "/event_id"), text(event, "/sender")) else {
         return invalid;
     };
@@ -467,7 +471,7 @@ fn to_event(
         metadata.extend(value.map(|value| (name.to_owned(), value)));
     }
     add_payload(&mut metadata, event);
-    Mapped::Event {
+    EventMapping::Event {
         event: Box::new(ConnectorEvent {
             id: Some(event_id),
             name: name.to_owned(),

@@ -99,7 +99,7 @@ fn accepted() -> Accepted {
 }
 
 /// Maps an event in a room with these known events.
-fn mapped(event: &Value, room: &Room, known: &[Value]) -> Mapped {
+fn mapped(event: &Value, room: &Room, known: &[Value]) -> EventMapping {
     let (account, accepted) = (account(), accepted());
     if let Some(decided) = decide(event, ROOM, &account, &accepted) {
         return decided;
@@ -118,9 +118,9 @@ fn mapped(event: &Value, room: &Room, known: &[Value]) -> Mapped {
 }
 
 #[track_caller]
-fn told(event: &Value, room: &Room, known: &[Value]) -> (ConnectorEvent, bool) {
+fn mapped_event(event: &Value, room: &Room, known: &[Value]) -> (ConnectorEvent, bool) {
     match mapped(event, room, known) {
-        Mapped::Event { event, is_answered } => (*event, is_answered),
+        EventMapping::Event { event, is_answered } => (*event, is_answered),
         other => panic!("{other:?}"),
     }
 }
@@ -128,14 +128,14 @@ fn told(event: &Value, room: &Room, known: &[Value]) -> (ConnectorEvent, bool) {
 #[track_caller]
 fn why(event: &Value, known: &[Value]) -> IgnoreReason {
     match mapped(event, &team(), known) {
-        Mapped::Ignored(reason, _) => reason,
+        EventMapping::Ignored(reason, _) => reason,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn conn_1_a_mention_in_a_room_says_who_and_where() {
-    let (told, is_answered) = told(&first(), &team(), &[]);
+    let (told, is_answered) = mapped_event(&first(), &team(), &[]);
     assert!(is_answered);
     assert_eq!(told.name, "message");
     assert_eq!(told.input, "where is my book?");
@@ -168,13 +168,13 @@ fn conn_1_mentions_of_older_clients_are_found_by_name() {
         ("Goon Bot:", true, "Goon Bot:"),
     ] {
         let content = json!({"body": body, "msgtype": "m.text"});
-        let (told, _) = told(&message(&content), &team(), &[]);
+        let (told, _) = mapped_event(&message(&content), &team(), &[]);
         assert_eq!(told.properties["isMention"], is_mention, "{body}");
         assert_eq!(told.input, input);
     }
     // Newer clients need more than the name for a mention.
     let content = json!({"body": "about Goon Bot", "msgtype": "m.text", "m.mentions": {}});
-    let (told, _) = told(&message(&content), &team(), &[]);
+    let (told, _) = mapped_event(&message(&content), &team(), &[]);
     assert_eq!(told.properties["isMention"], false);
 }
 
@@ -182,7 +182,7 @@ fn conn_1_mentions_of_older_clients_are_found_by_name() {
 fn conn_1_direct_room_is_one_with_two_members() {
     let direct = room(&[(ADA, "Ada Lovelace"), (BOT, "Goon Bot")]);
     let content = json!({"body": "hi", "msgtype": "m.text"});
-    let (told, _) = told(&message(&content), &direct, &[]);
+    let (told, _) = mapped_event(&message(&content), &direct, &[]);
     assert_eq!(told.properties["isDirect"], true);
     assert_eq!(told.properties.get("roomName"), None);
     assert_eq!(told.metadata["isDirect"], true);
@@ -194,7 +194,7 @@ fn conn_2_matrix_thread_is_a_conversation_of_its_own() {
     root["unsigned"] = json!({"m.relations": {"m.thread": {"count": 1,
         "current_user_participated": false}}});
     assert_eq!(related(&in_thread(), &BTreeMap::new()), [FIRST]);
-    let (begun, _) = told(&in_thread(), &team(), std::slice::from_ref(&root));
+    let (begun, _) = mapped_event(&in_thread(), &team(), std::slice::from_ref(&root));
     let key = format!("matrix:{ROOM}:{FIRST}");
     assert_eq!(begun.instance_key.unwrap().as_str(), key);
     assert_eq!(
@@ -207,11 +207,11 @@ fn conn_2_matrix_thread_is_a_conversation_of_its_own() {
     root["content"] = json!({"body": "x", "msgtype": "m.text"});
     root["unsigned"]["m.relations"]["m.thread"] =
         json!({"count": 2, "current_user_participated": true});
-    let (continued, _) = told(&in_thread(), &team(), std::slice::from_ref(&root));
+    let (continued, _) = mapped_event(&in_thread(), &team(), std::slice::from_ref(&root));
     assert_eq!(continued.input, "in a thread");
     assert_eq!(continued.properties["isMention"], true);
     root["unsigned"] = json!({});
-    let (other, _) = told(&in_thread(), &team(), &[root]);
+    let (other, _) = mapped_event(&in_thread(), &team(), &[root]);
     assert_eq!(other.properties["isMention"], false);
 }
 
@@ -221,9 +221,9 @@ fn conn_1_answers_show_what_they_answer() {
         &json!({"body": "> <@ada:example.test> Goon Bot: where\n\nand when?",
         "m.relates_to": {"m.in_reply_to": {"event_id": FIRST}}, "msgtype": "m.text"}),
     );
-    let (lost, _) = told(&answer, &team(), &[]);
+    let (lost, _) = mapped_event(&answer, &team(), &[]);
     assert_eq!(lost.input, "[Reply to a message]\nand when?");
-    let (told_it, _) = told(&answer, &team(), &[first()]);
+    let (told_it, _) = mapped_event(&answer, &team(), &[first()]);
     assert_eq!(
         told_it.input,
         "[Reply to Ada Lovelace: \"Goon Bot: where is my book?\"]\nand when?"
@@ -234,7 +234,7 @@ fn conn_1_answers_show_what_they_answer() {
         MESSAGE,
         &json!({"body": "Here.", "msgtype": "m.text"}),
     );
-    let (told_it, _) = told(&answer, &team(), &[own]);
+    let (told_it, _) = mapped_event(&answer, &team(), &[own]);
     assert_eq!(
         told_it.input,
         "[Reply to your message: \"Here.\"]\nand when?"
@@ -249,7 +249,7 @@ fn conn_1_an_edit_is_in_the_conversation_of_its_message() {
     assert_eq!(related(&edit, &found), [IN_THREAD]);
     found.insert(IN_THREAD.to_owned(), in_thread());
     assert_eq!(related(&edit, &found), [IN_THREAD, FIRST]);
-    let (told, is_answered) = told(&edit, &team(), &[in_thread(), first()]);
+    let (told, is_answered) = mapped_event(&edit, &team(), &[in_thread(), first()]);
     assert_eq!(told.name, "edited_message");
     assert_eq!(told.input, "[Edited message]\nedited");
     let key = told.instance_key.unwrap();
@@ -268,7 +268,7 @@ fn conn_1_reactions_and_deletions_are_events_if_wanted() {
         MESSAGE,
         &json!({"body": "Shall I deploy?", "msgtype": "m.text"}),
     );
-    let (reacted, is_answered) = told(&reaction_to("$own"), &team(), &[own]);
+    let (reacted, is_answered) = mapped_event(&reaction_to("$own"), &team(), &[own]);
     assert_eq!(
         reacted.input,
         "[Ada Lovelace reacted with 👍 to your message \"Shall I deploy?\"]"
@@ -279,11 +279,12 @@ fn conn_1_reactions_and_deletions_are_events_if_wanted() {
     assert_eq!(foreign, IgnoreReason::Unsupported);
     let mut gone = first();
     gone["content"] = json!({});
-    let (deleted, is_answered) = told(&redaction_of(FIRST), &team(), std::slice::from_ref(&gone));
+    let (deleted, is_answered) =
+        mapped_event(&redaction_of(FIRST), &team(), std::slice::from_ref(&gone));
     assert_eq!(deleted.input, "[Ada Lovelace deleted a message: \"oops\"]");
     assert!(!is_answered);
     gone["sender"] = json!("@bob:x");
-    let (deleted, _) = told(&redaction_of(FIRST), &team(), &[gone]);
+    let (deleted, _) = mapped_event(&redaction_of(FIRST), &team(), &[gone]);
     assert_eq!(
         deleted.input,
         "[Ada Lovelace deleted a message of Bob: \"oops\"]"
@@ -298,7 +299,7 @@ fn conn_1_reactions_and_deletions_are_events_if_wanted() {
         let decided = decide(&event, ROOM, &account(), &unwanted);
         assert!(matches!(
             decided,
-            Some(Mapped::Ignored(IgnoreReason::Unsupported, _))
+            Some(EventMapping::Ignored(IgnoreReason::Unsupported, _))
         ));
     }
 }
@@ -322,14 +323,14 @@ fn conn_1_what_is_no_message_to_the_account_has_a_reason() {
         &json!({"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "device_id": "D",
             "sender_key": "k", "session_id": "s"}),
     );
-    assert_eq!(mapped(&encrypted, &team(), &[]), Mapped::Encrypted);
+    assert_eq!(mapped(&encrypted, &team(), &[]), EventMapping::Encrypted);
     let own = event(
         "$o",
         BOT,
         MESSAGE,
         &json!({"body": "x", "msgtype": "m.text"}),
     );
-    assert_eq!(mapped(&own, &team(), &[]), Mapped::Own);
+    assert_eq!(mapped(&own, &team(), &[]), EventMapping::Own);
     let listed = Accepted {
         rooms: Some(vec!["!other:x".to_owned()]),
         bots: vec![ADA.to_owned()],
@@ -338,7 +339,7 @@ fn conn_1_what_is_no_message_to_the_account_has_a_reason() {
     let elsewhere = decide(&first(), ROOM, &account(), &listed);
     assert!(matches!(
         elsewhere,
-        Some(Mapped::Ignored(IgnoreReason::OtherPlace, _))
+        Some(EventMapping::Ignored(IgnoreReason::OtherPlace, _))
     ));
     // A listed bot reaches the agent, and is not answered.
     assert_eq!(decide(&notice, "!other:x", &account(), &listed), None);
@@ -351,7 +352,7 @@ fn conn_1_what_is_no_message_to_the_account_has_a_reason() {
     let told = to_mapped(&notice, &listed, &around);
     assert!(matches!(
         told,
-        Mapped::Event {
+        EventMapping::Event {
             is_answered: false,
             ..
         }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::api::{Api, ApiError};
+use super::description::one_line;
 use super::sync::MEMBER;
-use super::words::one_line;
 use crate::limits::MATRIX_ROOMS_MAX;
 use crate::payload::text;
 

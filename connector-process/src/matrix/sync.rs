@@ -13,7 +13,7 @@ pub(super) const MEMBER: &str = "m.room.member";
 
 /// The part of an answer that the connector uses.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Synced {
+pub(super) struct SyncResponse {
     /// The position after it.
     pub(super) next: String,
     pub(super) rooms: Vec<SyncedRoom>,
@@ -66,7 +66,7 @@ fn events(value: &Value, pointer: &str) -> Vec<Value> {
 /// # Errors
 ///
 /// [`ApiError`] if it has no position.
-pub(super) fn to_synced(answer: &Value, own: &str) -> Result<Synced, ApiError> {
+pub(super) fn to_synced(answer: &Value, own: &str) -> Result<SyncResponse, ApiError> {
     let next = text(answer, "/next_batch").map(str::to_owned);
     let next = next.ok_or_else(|| ApiError::Strange("a sync without `next_batch`".to_owned()))?;
     let of = |pointer| {
@@ -92,7 +92,7 @@ pub(super) fn to_synced(answer: &Value, own: &str) -> Result<Synced, ApiError> {
             inviter: inviter.unwrap_or_default().to_owned(),
         }
     });
-    Ok(Synced {
+    Ok(SyncResponse {
         next,
         rooms: rooms.collect(),
         invitations: invitations.collect(),

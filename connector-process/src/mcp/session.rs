@@ -24,10 +24,10 @@ use super::client::McpClientHandler;
 use super::error_texts;
 use super::http_client::McpHttpClient;
 use super::initialize_result;
-use super::last_words::LastWords;
 use super::older_transport::{self, OFFERS_ONLY_EVENTS};
+use super::stderr_tail::LastWords;
 use super::stdout_line;
-use crate::guarded::{self, Group};
+use crate::child_guard::{self, Group};
 use crate::http;
 use crate::limits::{
     MCP_CALLS_END_TIMEOUT_MS, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_LINE_BYTES_MAX,
@@ -132,7 +132,7 @@ impl McpSession {
         let cannot = |error: std::io::Error| {
             ServerStartFailure::new(format!("`{shown}` cannot be started: {error}"), None)
         };
-        let mut child = guarded::command(&guarded::words(command), project_root, allowed)
+        let mut child = child_guard::command(&child_guard::words(command), project_root, allowed)
             .map_err(cannot)?
             .envs(env)
             .spawn()
@@ -168,13 +168,15 @@ impl McpSession {
                 finish(log).await;
                 let time_limit = Duration::from_millis(MCP_LAST_WORDS_TIMEOUT_MS);
                 let how = match timeout(time_limit, child.wait()).await {
-                    Ok(Ok(status)) if guarded::was_not_started(status) => match not_started.get() {
+                    Ok(Ok(status)) if child_guard::was_not_started(status) => match not_started
+                        .get()
+                    {
                         Some(reason) => {
                             return Err(ServerStartFailure::lasting(format!("`{shown}` {reason}")));
                         }
-                        None => guarded::ended(status),
+                        None => child_guard::ended(status),
                     },
-                    Ok(Ok(status)) => guarded::ended(status),
+                    Ok(Ok(status)) => child_guard::ended(status),
                     Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                 };
                 let error = error_texts::of_start(&error);
@@ -266,7 +268,7 @@ async fn stopped(stop: &CancellationToken, calls_over: &CancellationToken) {
 /// Describes the exit of the server's program.
 fn exit_words(status: std::io::Result<ExitStatus>) -> String {
     match status {
-        Ok(status) => format!("the server {}", guarded::ended(status)),
+        Ok(status) => format!("the server {}", child_guard::ended(status)),
         Err(error) => format!("the server ended with an unknown status: {error}"),
     }
 }
@@ -279,7 +281,7 @@ async fn log_lines(
 ) {
     while let Ok(Some(line)) = lines.next().await {
         last_words.hear(&line.bytes);
-        if let Some(reason) = guarded::not_started_line(&line.bytes) {
+        if let Some(reason) = child_guard::not_started_line(&line.bytes) {
             not_started.get_or_init(|| reason);
         }
         line.log(ProgramStream::Stderr);

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 /// The field by which JSON is recognized as a message.
 #[derive(Deserialize)]
-struct Versioned {
+struct VersionField {
     jsonrpc: Option<IgnoredAny>,
 }
 
@@ -21,7 +21,7 @@ struct Versioned {
 /// an `error`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unversioned {
+struct UnversionedAnswer {
     id: Option<IgnoredAny>,
     result: Option<IgnoredAny>,
     error: Option<JsonObject>,
@@ -41,11 +41,11 @@ pub(super) fn messages(line: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
 
 /// The message in a text. An answer without a version gets one, because the library requires it.
 fn message(text: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let found: Versioned = serde_json::from_slice(text).ok()?;
+    let found: VersionField = serde_json::from_slice(text).ok()?;
     if found.jsonrpc.is_some() {
         return Some(Cow::Borrowed(text));
     }
-    let found: Unversioned = serde_json::from_slice(text).ok()?;
+    let found: UnversionedAnswer = serde_json::from_slice(text).ok()?;
     let is_answer = found.id.is_some() && (found.result.is_some() || found.error.is_some());
     let mut fields: JsonObject = serde_json::from_slice(text).ok().filter(|_| is_answer)?;
     fields.insert("jsonrpc".to_owned(), json!("2.0"));

@@ -16,7 +16,7 @@ use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_text, tex
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
-use super::question::{ChatRequest, arguments, told};
+use super::question::{ChatRequest, arguments, result_text};
 
 /// Value of the header `anthropic-version`.
 pub(super) const VERSION: &str = "2023-06-01";
@@ -172,7 +172,7 @@ fn blocks_of(said: &ChatMessage) -> Vec<Value> {
             .filter_map(Picture::of)
             .map(|picture| image(&picture))
             .collect();
-        let text = told(result);
+        let text = result_text(result);
         // The API rejects images in a result that is marked as an error. Its text reports the error as
         // well.
         let is_marked = result.is_error && images.is_empty();

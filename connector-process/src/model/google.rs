@@ -9,7 +9,7 @@ use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, text_at, tok
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
-use super::question::{ChatRequest, arguments, told};
+use super::question::{ChatRequest, arguments, result_text};
 
 /// Prefix of ids generated for calls that Google sent without one; it is not sent back to Google.
 const OWN_ID: &str = "call_";
@@ -175,7 +175,7 @@ fn parts_of(question: &ChatRequest, said: &ChatMessage) -> Vec<Value> {
         });
     }
     for result in &said.results {
-        let response = json!({"name": result.tool_name, "content": told(result)});
+        let response = json!({"name": result.tool_name, "content": result_text(result)});
         let call = ToolCall {
             id: result.tool_call_id.clone(),
             tool_name: result.tool_name.clone(),

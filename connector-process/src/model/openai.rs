@@ -9,7 +9,7 @@ use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_text, tex
 use super::draft::Draft;
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
-use super::question::{ChatRequest, arguments, sends_reasoning, told};
+use super::question::{ChatRequest, arguments, result_text, sends_reasoning};
 use super::tool_calls::{CallJoiner, Fragment};
 
 /// End marker of a stream.
@@ -118,7 +118,7 @@ fn messages(model: &HostedModel, question: &ChatRequest) -> Vec<Value> {
             MessageRole::Tool => {
                 for result in &said.results {
                     messages.push(json!({
-                        "role": "tool", "tool_call_id": result.tool_call_id, "content": told(result),
+                        "role": "tool", "tool_call_id": result.tool_call_id, "content": result_text(result),
                     }));
                     let pictures = result.images.iter().filter_map(Picture::of);
                     let pictures: Vec<Value> = pictures.map(|picture| image(&picture)).collect();

@@ -106,7 +106,7 @@ impl ChatRequest {
 
 /// Text of a tool result for a model. Providers mark errors differently, so the text itself marks
 /// them.
-pub(super) fn told(result: &ToolResult) -> String {
+pub(super) fn result_text(result: &ToolResult) -> String {
     if result.is_error {
         format!("Error: {}", result.text)
     } else {

@@ -12,7 +12,7 @@ use goondan_protocol::message::MessageRole;
 use serde_json::Value;
 
 use super::message::{ChatMessage, MessagePart};
-use super::question::{ChatRequest, arguments, told};
+use super::question::{ChatRequest, arguments, result_text};
 
 /// Text in place of an image that the model does not accept.
 const NO_IMAGE: &str = "[image left out: the model does not accept images]";
@@ -370,7 +370,7 @@ fn show_calls_as_text(said: &mut ChatMessage) {
         said.parts.push(MessagePart::Text(text));
     }
     for result in std::mem::take(&mut said.results) {
-        let text = format!("[{} returned: {}]", result.tool_name, told(&result));
+        let text = format!("[{} returned: {}]", result.tool_name, result_text(&result));
         said.parts.push(MessagePart::Text(text));
         said.role = MessageRole::User;
     }

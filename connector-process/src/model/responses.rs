@@ -13,7 +13,7 @@ use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, text_at, tok
 use super::draft::{Draft, Excess};
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
-use super::question::{ChatRequest, arguments, sends_reasoning, told};
+use super::question::{ChatRequest, arguments, result_text, sends_reasoning};
 use crate::limits::REPLY_ITEMS_MAX;
 
 /// Models that are known to reason, by name prefix. Others reject the fields of reasoning.
@@ -95,7 +95,7 @@ fn input(model: &HostedModel, question: &ChatRequest) -> Vec<Value> {
             }
             MessageRole::Tool => {
                 for result in &said.results {
-                    let text = told(result);
+                    let text = result_text(result);
                     let images = result.images.iter().filter_map(Picture::of);
                     let images: Vec<Value> = images.map(|picture| image(&picture)).collect();
                     let output = if images.is_empty() {

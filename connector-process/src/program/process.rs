@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::command;
 use super::launch::Launch;
 use super::messages::{self, ProgramMessage};
+use crate::child_guard::{self, Group};
 use crate::gateway::{EventVerdict, Gateway, StatusReporter, span_within};
-use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
@@ -75,7 +75,7 @@ impl ProgramProcess {
     /// How it ended before it began.
     pub(super) async fn start(launch: &Launch) -> Result<Self, ProgramEnd> {
         let file = launch.project_root.join(&launch.entry);
-        let allowed = guarded::allowed(
+        let allowed = child_guard::allowed(
             &launch.project_root,
             &launch.sandbox,
             launch.egress.as_deref(),
@@ -89,7 +89,7 @@ impl ProgramProcess {
         };
         // Usually there are briefly no free processes.
         let cannot = |error: std::io::Error| failed(format!("cannot be started: {error}"));
-        let mut child = guarded::command(&command, &launch.project_root, allowed)
+        let mut child = child_guard::command(&command, &launch.project_root, allowed)
             .map_err(cannot)?
             .spawn()
             .map_err(cannot)?;
@@ -127,14 +127,14 @@ impl ProgramProcess {
             return ProgramEnd::Stopped;
         }
         let reason = match (result, status) {
-            (Ok(()), Ok(status)) if guarded::was_not_started(status) => {
+            (Ok(()), Ok(status)) if child_guard::was_not_started(status) => {
                 match self.not_started.take() {
                     Some(reason) => return ProgramEnd::NotStarted { reason },
-                    None => guarded::ended(status),
+                    None => child_guard::ended(status),
                 }
             }
             (Err(reason), _) => reason,
-            (Ok(()), Ok(status)) => guarded::ended(status),
+            (Ok(()), Ok(status)) => child_guard::ended(status),
             (Ok(()), Err(error)) => format!("ended with an unknown status: {error}"),
         };
         ProgramEnd::Failed {
@@ -191,7 +191,7 @@ impl ProgramProcess {
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
                     self.answer(&id, &verdict)?;
                 }
-                () = telling.told() => {}
+                () = telling.reported() => {}
                 written = write(self.stdin.as_mut(), &self.unread) => match written {
                     Ok(len) => drop(self.unread.drain(..len)),
                     // A closed stdin alone is not an error.
@@ -292,7 +292,7 @@ impl ProgramProcess {
     /// Logs a line. True if it shows another refusal of the sandbox than the line before.
     fn hear_stderr(&mut self, line: &ProgramLine) -> bool {
         line.log(ProgramStream::Stderr);
-        let not_started = guarded::not_started_line(&line.bytes);
+        let not_started = child_guard::not_started_line(&line.bytes);
         self.not_started = not_started.or(self.not_started.take());
         let said = String::from_utf8_lossy(&line.bytes);
         let denial = Denials::of_connection(&self.policy).explain(&said);

@@ -36,7 +36,7 @@ use self::exchange::{Frames, OpenExchanges};
 pub(crate) use self::settings::RelaySettings;
 use super::wire::WireError;
 use crate::back_off::back_off;
-use crate::guarded::ended;
+use crate::child_guard::ended;
 use crate::limits::{
     PROGRAM_BACK_OFF_FIRST_MS, PROGRAM_BACK_OFF_MAX_MS, RELAY_PING_MS, RELAY_STOP_TIMEOUT_MS,
 };

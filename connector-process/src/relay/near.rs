@@ -92,7 +92,7 @@ impl RelayContext<'_> {
                     () = cut.cancelled() => return Ok(()),
                     frame = next_frame(&mut incoming) => link.hear(&frame?)?,
                     Some(answered) = link.answering.next() => link.answer(&answered)?,
-                    () = link.telling.told() => {}
+                    () = link.telling.reported() => {}
                     result = &mut writing => return result,
                     () = heard.silence() => return Err(WireError::Silent),
                     () = &mut pinging => {
@@ -108,7 +108,7 @@ impl RelayContext<'_> {
     }
 
     /// The status shown to people, based on the other side's report.
-    fn told_of(&self, said: Status) -> Status {
+    fn shown_status(&self, said: Status) -> Status {
         let Status {
             ready,
             detail,
@@ -144,7 +144,7 @@ impl ClientLink<'_> {
         match ToOrchestrator::from_envelope(&envelope)? {
             ToOrchestrator::Pong(_) | ToOrchestrator::Confined(_) => Ok(()),
             ToOrchestrator::Status(status) => {
-                self.telling.tell(self.near.told_of(status));
+                self.telling.tell(self.near.shown_status(status));
                 Ok(())
             }
             ToOrchestrator::EventIgnored(it) => {

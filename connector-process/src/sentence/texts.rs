@@ -26,7 +26,10 @@ pub(crate) fn described(
         words.push_str(link);
     }
     let texts = entry.map_or(&[][..], |entry| entry.texts);
-    for said in texts.iter().filter_map(|at| said(phrases.body(), at)) {
+    for said in texts
+        .iter()
+        .filter_map(|at| payload_text(phrases.body(), at))
+    {
         words.push_str("\n\n");
         words.push_str(&said);
     }
@@ -34,7 +37,7 @@ pub(crate) fn described(
 }
 
 /// A text of the payload; an object, such as the payload of a dispatch, as JSON.
-fn said(body: &Value, pointer: &str) -> Option<String> {
+fn payload_text(body: &Value, pointer: &str) -> Option<String> {
     let said = match body.pointer(pointer)? {
         Value::String(said) if said.trim().is_empty() => return None,
         Value::String(said) => shortened(said, EVENT_TEXT_CHARS_MAX),

@@ -7,9 +7,9 @@ use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
+use super::description::plain;
 use super::messages::{MENTION, MESSAGE, without_mention};
 use super::mrkdwn::verbatim;
-use super::words::plain;
 use crate::decisions::{Board, Buttons, ChatReply, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;

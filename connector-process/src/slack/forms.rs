@@ -10,13 +10,13 @@ use std::borrow::Cow;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use self::values::{action_words, entered};
 use super::decisions;
+use super::description::{files, joined, list, message_words, plain};
 use super::messages::{Filters, Ignored, OTHER_CHANNEL, auth, is_direct, key_of};
-use super::words::{files, joined, list, message_words, plain};
 use crate::listener::{ButtonPress, MalformedRequest};
 use crate::payload::{add_payload, event_id, form, instance_key, properties, required, text};
 

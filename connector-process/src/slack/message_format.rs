@@ -3,7 +3,7 @@
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::message_words;
+use super::description::message_words;
 use crate::payload::text;
 use crate::service::masked;
 

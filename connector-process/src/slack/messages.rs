@@ -10,11 +10,11 @@ use std::borrow::Cow;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
+use super::description::{files, joined, message_words, older_files, older_text};
 use super::threads::Threads;
-use super::words::{files, joined, message_words, older_files, older_text};
 use crate::listener::MalformedRequest;
 use crate::payload::{
     add_payload, event_id, instance_key, is_allowed, properties, required, text, with_older,
@@ -75,7 +75,7 @@ impl Filters {
 }
 
 /// A message that a person or a listed bot wrote.
-struct Written<'p> {
+struct AuthoredMessage<'p> {
     message: &'p Value,
     /// Time of the edit, which distinguishes it from the message itself.
     edited: Option<&'p str>,
@@ -138,7 +138,7 @@ pub(super) fn taken(
 }
 
 /// The message of an event, or the reason why it has none.
-fn written(event: &Value) -> Result<Written<'_>, Ignored> {
+fn written(event: &Value) -> Result<AuthoredMessage<'_>, Ignored> {
     let unsupported = |why: &'static str| Ignored::new(IgnoreReason::Unsupported, why);
     let edited = |message| text(message, "/edited/ts");
     match text(event, "/subtype") {
@@ -156,7 +156,7 @@ fn written(event: &Value) -> Result<Written<'_>, Ignored> {
             if ts.is_none() || ts == edited(former) {
                 return Err(unsupported("no person edited the message"));
             }
-            return Ok(Written {
+            return Ok(AuthoredMessage {
                 message,
                 edited: ts,
                 is_edit: true,
@@ -168,7 +168,7 @@ fn written(event: &Value) -> Result<Written<'_>, Ignored> {
             return Err(Ignored::new(IgnoreReason::Unsupported, why));
         }
     }
-    Ok(Written {
+    Ok(AuthoredMessage {
         message: event,
         edited: edited(event),
         is_edit: false,
@@ -232,14 +232,14 @@ struct Message<'p> {
     words: String,
     /// True if it mentions the app.
     is_mention: bool,
-    written: &'p Written<'p>,
+    written: &'p AuthoredMessage<'p>,
 }
 
 impl<'p> Message<'p> {
     fn new(
         body: &'p Value,
         kind: &'p str,
-        written: &'p Written<'p>,
+        written: &'p AuthoredMessage<'p>,
     ) -> Result<Self, MalformedRequest> {
         let team = text(body, "/team_id").or_else(|| text(body, "/enterprise_id"));
         let no_ts = MalformedRequest::NoField { field: "/event/ts" };

@@ -11,7 +11,7 @@ use goondan_clock::Instant;
 use goondan_protocol::event::{ConnectorEvent, PAYLOAD, PAYLOAD_BYTES};
 use serde_json::{Value, json};
 
-use super::words::integer;
+use super::description::integer;
 use crate::limits::{TELEGRAM_ALBUM_MESSAGES_MAX, TELEGRAM_ALBUM_WAIT_MAX_MS};
 use crate::payload::{add_payload, text};
 

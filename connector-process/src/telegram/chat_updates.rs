@@ -4,13 +4,13 @@
 
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
+use super::description::{integer, number, one_line, person, sender, shortened};
 use super::sent::SentMessage;
 use super::updates::{Accepted, Update, ignored, is_accepted_bot, to_event};
-use super::words::{integer, number, one_line, person, sender, shortened};
 use crate::payload::text;
 
 /// Type of the updates about a person's reaction.

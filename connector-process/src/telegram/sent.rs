@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::words::one_line;
+use super::description::one_line;
 use crate::gateway::Gateway;
 use crate::limits::{TELEGRAM_SENT_CHARS_MAX, TELEGRAM_SENT_MAX};
 

@@ -2,11 +2,11 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
-use super::words::{integer, older_files, older_text, sender, service_words, spoken};
+use super::description::{describe, integer, older_files, older_text, sender, service_words};
 use crate::payload::{add_payload, event_id, instance_key, older_properties, properties, text};
 
 /// Types of the requested updates.
@@ -106,7 +106,7 @@ pub(super) fn to_update(
     if is_edited && message.pointer("/location/live_period").is_some() {
         return ignored(IgnoreReason::Unsupported, "it moves a live location");
     }
-    let (name, said, files) = match spoken(message, is_edited, accepted.own_id) {
+    let (name, said, files) = match describe(message, is_edited, accepted.own_id) {
         Some(spoken) => {
             let older = accepted.older_texts.then(|| older_text(message)).flatten();
             (kind, older.unwrap_or(spoken.text), spoken.files)

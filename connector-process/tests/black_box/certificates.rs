@@ -53,7 +53,7 @@ fn ask(endpoint: &str, trusted: &Path) -> CallOutcome {
     }
 }
 
-fn said(outcome: &CallOutcome) -> String {
+fn outcome_text(outcome: &CallOutcome) -> String {
     match outcome {
         CallOutcome::Ok(answer) => answer.get().to_owned(),
         CallOutcome::Error(error) => error.to_string(),
@@ -110,25 +110,33 @@ fn answer(stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<(
 fn plain_http_needs_no_certificates() {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Hello."])));
     let outcome = ask(&provider.endpoint(), Path::new("/nonexistent"));
-    assert!(said(&outcome).contains("Hello."), "{}", said(&outcome));
+    assert!(
+        outcome_text(&outcome).contains("Hello."),
+        "{}",
+        outcome_text(&outcome)
+    );
 }
 
 #[test]
 fn server_is_trusted_by_certificates_named_in_the_variable() {
     let outcome = ask(&provider_over_tls(), &fixture("authority.pem"));
-    assert!(said(&outcome).contains("Hello."), "{}", said(&outcome));
+    assert!(
+        outcome_text(&outcome).contains("Hello."),
+        "{}",
+        outcome_text(&outcome)
+    );
 }
 
 #[test]
 fn missing_named_certificates_are_not_replaced_by_others() {
     let outcome = ask(&provider_over_tls(), Path::new("/nonexistent"));
-    let said = said(&outcome);
+    let said = outcome_text(&outcome);
     assert!(said.contains("SSL_CERT_FILE"), "{said}");
 }
 
 #[test]
 fn server_with_an_unknown_issuer_is_not_trusted() {
     let outcome = ask(&provider_over_tls(), &fixture("other-authority.pem"));
-    let said = said(&outcome);
+    let said = outcome_text(&outcome);
     assert!(said.contains("UnknownIssuer"), "{said}");
 }

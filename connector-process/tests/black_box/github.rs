@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use goondan_connectors::GITHUB_BODY_BYTES_MAX;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::{RefusalCode, ToOrchestrator};
 use goondan_tests::needs;
 use hmac::{Hmac, Mac as _};

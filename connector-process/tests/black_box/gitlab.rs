@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::call::{CallErrorCode, CallId, CallOrder, CallOutcome, Caller};
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_tests::needs;
 use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};

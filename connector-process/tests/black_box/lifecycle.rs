@@ -55,7 +55,7 @@ fn connector_exits_and_acknowledges_nothing_if_orphaned() {
     orchestrator.event();
     orchestrator.hang_up();
     assert_eq!(orchestrator.exit().code(), Some(1));
-    assert_eq!(client.expect_close(), b"", "the client was told something");
+    assert_eq!(client.expect_close(), b"", "the client was sent something");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::ipc::{
     Assignment, EnvelopeHeader, EventAccepted, EventRefused, Hello, IPC_FD_VAR, Ping, RefusalCode,
     Shutdown, State, StateKept, Status, ToConnector, ToOrchestrator, Welcome,

@@ -35,7 +35,7 @@ impl<'w> ActiveConfig<'w> {
     }
 
     /// Describes what runs, in one sentence.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let Some(digest) = self.digest else {
             return "The workspace does not run".to_owned();
         };
@@ -68,7 +68,7 @@ pub(super) fn warn(
         "{} {workspace_id}: {}\n\n{}\n{} {}",
         output.err.paint(style::WARN, "warning:"),
         text::printable(&problem.message),
-        running.told(),
+        running.description(),
         output.err.paint(style::HINT, "hint:"),
         text::printable(&hints.into_iter().flatten().collect::<Vec<_>>().join("; ")),
     ));

@@ -206,14 +206,14 @@ pub(super) fn arguments(input: &Value) -> String {
 pub(crate) async fn approve(args: ApproveArgs, context: &Context) -> Result<(), Failure> {
     let decided = decide(args.approval, ApprovalDecision::Approved, None, context).await?;
     context.output.object(schemas::APPROVE, &decided)?;
-    told("Approved", &decided, context)
+    print_decided("Approved", &decided, context)
 }
 
 pub(crate) async fn deny(args: DenyArgs, context: &Context) -> Result<(), Failure> {
     let reason = args.reason.filter(|reason| !reason.trim().is_empty());
     let decided = decide(args.approval, ApprovalDecision::Denied, reason, context).await?;
     context.output.object(schemas::DENY, &decided)?;
-    told("Denied", &decided, context)
+    print_decided("Denied", &decided, context)
 }
 
 async fn decide(
@@ -232,7 +232,7 @@ async fn decide(
     Ok(client.change(decide).await?)
 }
 
-fn told(how: &str, decided: &ApprovalDecided, context: &Context) -> Result<(), Failure> {
+fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Result<(), Failure> {
     let ApprovalDecided {
         approval_id,
         instance_key,

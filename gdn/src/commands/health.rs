@@ -65,7 +65,7 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Healt
         warn(format!(": {}", unacknowledged(silence)));
     }
     for process in &workspace.unhealthy {
-        warn(format!(": {}", text::printable(&told(process))));
+        warn(format!(": {}", text::printable(&unhealthy_text(process))));
     }
     let listed = workspace.unhealthy.len();
     let more = workspace.unhealthy_total.saturating_sub(listed);
@@ -208,7 +208,7 @@ fn parked(workspace: &WorkspaceInfo) -> String {
 }
 
 /// `connector hook is not ready: cannot listen on 127.0.0.1:8787: …`.
-pub(super) fn told(process: &UnhealthyProcess) -> String {
+pub(super) fn unhealthy_text(process: &UnhealthyProcess) -> String {
     let mut told = format!("{} {}", process.role.as_str(), process.name);
     if let Some(key) = &process.instance_key {
         told.push_str(&format!(", conversation {key}"));
@@ -283,7 +283,7 @@ pub(super) fn verdict(workspaces: &[WorkspaceInfo], context: &Context) -> Result
         .flat_map(|workspace| {
             let problem = workspace.problem.iter();
             let problem = problem.filter_map(|problem| problem.message.lines().next());
-            let processes = workspace.unhealthy.iter().map(told);
+            let processes = workspace.unhealthy.iter().map(unhealthy_text);
             let parked = (workspace.parked_events > 0).then(|| parked(workspace));
             let silence = workspace.unacknowledged.as_ref().map(unacknowledged);
             let problem = problem.map(str::to_owned).chain(silence);
@@ -308,7 +308,7 @@ mod tests {
             let mut process = json!({"role": "connector", "name": "hook", "state": "idle"});
             let fields = more.as_object().unwrap().clone();
             process.as_object_mut().unwrap().extend(fields);
-            told(&serde_json::from_value(process).unwrap())
+            unhealthy_text(&serde_json::from_value(process).unwrap())
         };
         assert_eq!(
             process(json!({"readiness": "notReady", "detail": "cannot listen"})),

@@ -28,7 +28,7 @@ use goondan_vault::SecretReader;
 use serde_json::json;
 
 use self::answers::{Answers, KeyFlag, KeySource, ModelChoice, Provider, Rest, Template, collect};
-use self::detect::Detected;
+use self::detect::LocalTools;
 use self::offers::CodingProgram;
 use self::plan::ProjectFile;
 use self::prompt::TerminalUser;
@@ -242,24 +242,24 @@ fn answers(
     args: &InitArgs,
     is_terminal: bool,
     context: &Context,
-) -> Result<(Answers, Detected), Failure> {
+) -> Result<(Answers, LocalTools), Failure> {
     if !args.yes && !is_terminal {
         // Scripts get the same project on every machine, except for the files of an installed coding agent.
-        let detected = Detected {
+        let detected = LocalTools {
             programs: detect::found_programs(),
             variables: match args.key {
-                Some(KeyFlag::Store | KeyFlag::Env) => Detected::set_variables(),
+                Some(KeyFlag::Store | KeyFlag::Env) => LocalTools::set_variables(),
                 Some(KeyFlag::Later) | None => BTreeSet::new(),
             },
             ollama: match &args.model {
-                Some(choice) if choice.provider == Provider::Ollama => Detected::ollama(),
+                Some(choice) if choice.provider == Provider::Ollama => LocalTools::ollama(),
                 Some(_) | None => None,
             },
         };
         let answers = collect(args, &detected, Rest::Fixed)?;
         return Ok((answers, detected));
     }
-    let detected = Detected::of_this_machine();
+    let detected = LocalTools::of_this_machine();
     let mut person = TerminalUser(context.output);
     let rest = match args.yes {
         true => Rest::Recommended,
@@ -575,7 +575,7 @@ mod tests {
 
     /// Files of the template `default`.
     fn default_files(package: &str) -> Vec<ProjectFile> {
-        let detected = Detected::default();
+        let detected = LocalTools::default();
         let answers = collect(&InitArgs::default(), &detected, Rest::Fixed).unwrap();
         plan::files(&answers, &detected, None, package, Level::Full)
     }
@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn next_commands_set_missing_keys_first() {
         let commands = |flags: &InitArgs| {
-            let answers = collect(flags, &Detected::default(), Rest::Fixed).unwrap();
+            let answers = collect(flags, &LocalTools::default(), Rest::Fixed).unwrap();
             next_commands(Path::new("my bot"), &answers)
         };
         assert_eq!(

@@ -32,7 +32,7 @@ use crate::output::text;
 mod files;
 mod filter;
 mod keys;
-mod narrowing;
+mod live_filter;
 pub(super) mod render;
 
 use super::completion_values;
@@ -40,7 +40,7 @@ use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
 use keys::KeyTerminal;
-use narrowing::{Change, Key, Narrowing};
+use live_filter::{Change, Key, LiveFilter};
 use render::Details;
 
 /// Number of lines shown by default.
@@ -253,7 +253,7 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
         args,
         context,
         has_shown: Cell::new(false),
-        narrowing: RefCell::new(None),
+        live_filter: RefCell::new(None),
     };
     let unknown = match client.as_mut() {
         Some(client) if !reader.args.all => reader.unknown_name(client).await?,
@@ -271,7 +271,7 @@ pub(crate) async fn run(mut args: LogsArgs, context: &Context) -> Result<(), Fai
     let Some(terminal) = terminal else {
         return shown.await;
     };
-    *reader.narrowing.borrow_mut() = Some(Narrowing::default());
+    *reader.live_filter.borrow_mut() = Some(LiveFilter::default());
     reader.note(KEYS);
     tokio::select! {
         shown = shown => shown,
@@ -320,7 +320,7 @@ struct LogPrinter<'c> {
     /// True if a line was shown.
     has_shown: Cell<bool>,
     /// Filter that the user types; none without a terminal.
-    narrowing: RefCell<Option<Narrowing>>,
+    live_filter: RefCell<Option<LiveFilter>>,
 }
 
 impl LogPrinter<'_> {
@@ -386,8 +386,8 @@ impl LogPrinter<'_> {
     }
 
     fn press(&self, key: Key) -> Result<(), Failure> {
-        let change = match self.narrowing.borrow_mut().as_mut() {
-            Some(narrowing) => narrowing.press(key),
+        let change = match self.live_filter.borrow_mut().as_mut() {
+            Some(filter) => filter.press(key),
             None => Change::Nothing,
         };
         let output = self.context.output;
@@ -475,11 +475,11 @@ impl LogPrinter<'_> {
             workspace: self.args.all,
         };
         let painted = render::render(line, details, output.out);
-        match self.narrowing.borrow_mut().as_mut() {
+        match self.live_filter.borrow_mut().as_mut() {
             None => output.data(painted),
-            Some(narrowing) => {
+            Some(filter) => {
                 let plain = render::render(line, details, Palette::new(false));
-                let shown = narrowing.take(line, painted, &plain);
+                let shown = filter.take(line, painted, &plain);
                 shown.map_or(Ok(()), |shown| output.data(shown))
             }
         }

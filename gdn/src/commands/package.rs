@@ -276,7 +276,7 @@ async fn install(args: &PackageInstallArgs, context: &Context) -> Result<(), Fai
     let rules = args.age.rules();
     let installed = install::install(&plan, mode, &rules, &consent, &mut fetcher, context).await?;
     plan.write_lock(&installed.lock)?;
-    told(
+    print_installed(
         &installed,
         &plan,
         &installed.folders,
@@ -312,7 +312,7 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
     // The lockfile is written first, because locked packages that are not required yet do no harm.
     plan.write_lock(&installed.lock)?;
     plan.write_manifest(&text)?;
-    told(&installed, &plan, &before, schemas::PACKAGE_ADD, context)
+    print_installed(&installed, &plan, &before, schemas::PACKAGE_ADD, context)
 }
 
 /// Requirement of one version, from one of compatible versions.
@@ -345,7 +345,7 @@ async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failu
     let installed =
         install::install(&plan, Mode::Anew, &rules, &consent, &mut fetcher, context).await?;
     plan.write_lock(&installed.lock)?;
-    told(
+    print_installed(
         &installed,
         &plan,
         &installed.folders,
@@ -384,7 +384,7 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
         install::install(&plan, Mode::Locked, &rules, &consent, &mut fetcher, context).await?;
     plan.write_manifest(&text)?;
     plan.write_lock(&installed.lock)?;
-    told(&installed, &plan, &before, schemas::PACKAGE_REMOVE, context)
+    print_installed(&installed, &plan, &before, schemas::PACKAGE_REMOVE, context)
 }
 
 /// Output of `gdn package install` and similar commands.
@@ -398,7 +398,7 @@ struct InstallOutput<'t> {
     notes: &'t [String],
 }
 
-fn told(
+fn print_installed(
     installed: &InstallResult,
     plan: &ProjectPackages,
     before: &BTreeMap<PackageName, Folder>,

@@ -8,7 +8,7 @@ use goondan_protocol::control::{
 };
 
 use super::attach::attach_or_start;
-use super::permission_requests::{requests, told, unusable};
+use super::permission_requests::{decision_text, requests, unusable};
 use super::reload;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -99,9 +99,9 @@ pub(super) async fn decide(
 
 fn tell(decided: &PermissionDecided, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    output.data(told(&decided.decision))?;
+    output.data(decision_text(&decided.decision))?;
     for workspace in &decided.workspaces {
-        output.data(reload::told(workspace))?;
+        output.data(reload::reload_text(workspace))?;
     }
     for workspace in &decided.workspaces {
         reload::warn(workspace, context);

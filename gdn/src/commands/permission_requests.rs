@@ -94,7 +94,7 @@ pub(super) async fn store(
 ) -> Result<(), Failure> {
     for decision in decisions {
         let decided = client.change(decision).await?;
-        context.output.note(told(&decided.decision));
+        context.output.note(decision_text(&decided.decision));
     }
     Ok(())
 }
@@ -159,7 +159,7 @@ pub(super) fn unusable(permission: WorkspacePermission, root: &Path, context: &C
 }
 
 /// A decision, in words.
-pub(super) fn told(decision: &PermissionDecision) -> String {
+pub(super) fn decision_text(decision: &PermissionDecision) -> String {
     let root = decision.project_root.to_string_lossy();
     let done = if decision.allowed {
         "Allowed"

@@ -474,13 +474,13 @@ async fn apply(args: ProposalApplyArgs, context: &Context) -> Result<(), Failure
         allow_moved_base: args.allow_moved_base,
     };
     let applied = client.change(apply).await?;
-    told(&applied, schemas::PROPOSAL_APPLY, "Applied", context)?;
+    print_applied(&applied, schemas::PROPOSAL_APPLY, "Applied", context)?;
     let revert = context.command(&format!("proposal revert {run_id} {agent_id}"));
     context.output.note(format!("To revert it: {revert}"));
     Ok(())
 }
 
-fn told(
+fn print_applied(
     applied: &ProposalApplied,
     schema: &str,
     done: &str,
@@ -643,7 +643,7 @@ async fn revert(args: ProposalRevertArgs, context: &Context) -> Result<(), Failu
         at,
     };
     let reverted = client.change(revert).await?;
-    told(&reverted, schemas::PROPOSAL_REVERT, "Reverted", context)
+    print_applied(&reverted, schemas::PROPOSAL_REVERT, "Reverted", context)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
         return output.data(format!("No workspaces. Start one in its directory: {hint}"));
     }
     for workspace in &reloaded.workspaces {
-        output.data(told(workspace))?;
+        output.data(reload_text(workspace))?;
     }
     let refused = reloaded.workspaces.iter();
     let refused: Vec<&WorkspaceReload> = refused.filter(|w| w.problem.is_some()).collect();
@@ -96,7 +96,7 @@ pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
 }
 
 /// Result of a reload, as one line.
-pub(super) fn told(workspace: &WorkspaceReload) -> String {
+pub(super) fn reload_text(workspace: &WorkspaceReload) -> String {
     let id = &workspace.workspace_id;
     if workspace.problem.is_some() {
         return format!("{id}: not reloaded");
@@ -125,17 +125,17 @@ mod tests {
 
     #[test]
     fn sup_8_reload_summary_of_changes_and_restarts_is_one_line() {
-        let told = |changes, processes| {
+        let text = |changes, processes| {
             let reload = json!({"workspaceId": "w", "changes": changes, "processes": processes});
-            told(&serde_json::from_value(reload).unwrap())
+            reload_text(&serde_json::from_value(reload).unwrap())
         };
-        assert_eq!(told(json!([]), 0), "w: unchanged");
+        assert_eq!(text(json!([]), 0), "w: unchanged");
         let changes = json!([
             {"resource": "Agent/clerk", "change": "changed"},
             {"resource": "Connection/hook", "change": "added"},
         ]);
         assert_eq!(
-            told(changes, 2),
+            text(changes, 2),
             "w: Agent/clerk changed, Connection/hook added; restarting 2 processes, each after its \
              turn in progress"
         );

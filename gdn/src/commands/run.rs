@@ -382,7 +382,7 @@ pub(super) fn unready(
 ) -> Option<Failure> {
     let is_connector = |process: &&UnhealthyProcess| process.role == ChildRole::Connector;
     let unhealthy = info.unhealthy.iter().filter(is_connector);
-    let reasons = unhealthy.map(|process| text::printable(&health::told(process)));
+    let reasons = unhealthy.map(|process| text::printable(&health::unhealthy_text(process)));
     let seconds = READY_LIMIT.as_secs();
     let silent = silent
         .iter()
@@ -426,7 +426,7 @@ async fn stopped_instead(
     info: WorkspaceInfo,
     failure: Failure,
 ) -> Result<Failure, Failure> {
-    let running = ActiveConfig::of(&info).told();
+    let running = ActiveConfig::of(&info).description();
     let workspace_id = info.workspace_id;
     client.change(CloseWorkspace { workspace_id }).await?;
     let message = failure.message;
@@ -443,7 +443,7 @@ fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context
     let running = ActiveConfig::of(info);
     let hints = [Some(failure.hint), running.refusal(context)];
     Failure {
-        message: format!("{}\n\n{}", failure.message, running.told()),
+        message: format!("{}\n\n{}", failure.message, running.description()),
         hint: hints.into_iter().flatten().collect::<Vec<_>>().join("; "),
         ..failure
     }

@@ -271,7 +271,7 @@ fn tell_consent(
         output.note(nothing);
     }
     for workspace in &changed.workspaces {
-        output.data(reload::told(workspace))?;
+        output.data(reload::reload_text(workspace))?;
     }
     for workspace in &changed.workspaces {
         reload::warn(workspace, context);
@@ -311,7 +311,7 @@ fn tell(changed: &SecretChanged, context: &Context) -> Result<(), Failure> {
     };
     output.data(format!("{done} Secret/{name}{entry}"))?;
     for workspace in &changed.workspaces {
-        output.data(reload::told(workspace))?;
+        output.data(reload::reload_text(workspace))?;
     }
     if let Some(path) = &changed.made_identity {
         output.note(format!(

@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         fields.field("Remote", remote.as_str());
     }
     if let Some(observation) = &shown.observation {
-        fields.field("Format", state_format::told(shown.format.as_ref()));
+        fields.field("Format", state_format::format_text(shown.format.as_ref()));
         fields.field("Observed", observed(observation));
     }
     output.data(fields.render(output.canvas()))?;

@@ -436,7 +436,7 @@ mod tests {
         serde_json::from_value(event).unwrap()
     }
 
-    fn told(events: Vec<RuntimeEvent>, busy: bool) -> Vec<TurnRow> {
+    fn turn_rows(events: Vec<RuntimeEvent>, busy: bool) -> Vec<TurnRow> {
         let mut story = TurnTableBuilder::default();
         for event in events {
             story.add(event);
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn msg_12_a_resumed_turn_is_one_turn_with_two_attempts() {
-        let turns = told(resumed_turn(), false);
+        let turns = turn_rows(resumed_turn(), false);
         assert_eq!(turns.len(), 1);
         let turn = &turns[0];
         assert_eq!((turn.attempts, turn.steps), (2, 2));
@@ -500,7 +500,7 @@ mod tests {
     fn msg_12_only_the_last_turn_of_a_busy_instance_is_in_progress() {
         let begun = |turn, second| event("turn.started", turn, second, &json!({}));
         let outcomes = |busy| {
-            let turns = told(vec![begun("a", 1), begun("b", 2)], busy);
+            let turns = turn_rows(vec![begun("a", 1), begun("b", 2)], busy);
             turns.iter().map(|turn| turn.outcome).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -511,7 +511,7 @@ mod tests {
             outcomes(false),
             [TurnRowOutcome::NotRecorded, TurnRowOutcome::NotRecorded]
         );
-        let ended = told(resumed_turn(), true);
+        let ended = turn_rows(resumed_turn(), true);
         assert_eq!(
             ended[0].outcome,
             TurnRowOutcome::Completed,
@@ -527,7 +527,7 @@ mod tests {
         events.push(event("turn.failed", "u", 12, &failed));
         events.push(event("turn.started", "v", 20, &json!({"eventId": "e3"})));
         let turns = Turns {
-            turns: told(events, true),
+            turns: turn_rows(events, true),
             total: 4,
             unreadable: 0,
         };
@@ -559,7 +559,7 @@ mod tests {
         events.push(event("turn.started", "u", 10, &json!({})));
         events.push(event("turn.failed", "u", 12, &failed));
         let turns = Turns {
-            turns: told(events, false),
+            turns: turn_rows(events, false),
             total: 2,
             unreadable: 0,
         };

@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
         (Some(journal), None) => go_on(journal, args, &installation, context).await,
         (Some(journal), Some(_)) => Err(Failure::new(
             Exit::Conflict,
-            format!("an upgrade {} was interrupted", journal.told()),
+            format!("an upgrade {} was interrupted", journal.versions_text()),
             format!(
                 "resume it: `{}`; or roll it back: `{}`",
                 again(&installation, "--resume"),
@@ -292,7 +292,7 @@ fn list(installation: &Installation, context: &Context) -> Result<(), Failure> {
         let resume = again(installation, "--resume");
         output.note(format!(
             "{warning} an upgrade {} is in progress or was interrupted: `{resume}`",
-            journal.told()
+            journal.versions_text()
         ));
     }
     Ok(())
@@ -314,7 +314,7 @@ async fn take_in(
     probe::reads(&incoming.dir().join(GDN), &context.state_root)
         .map_err(|error| unreadable(&error))?;
     if args.dry_run && installation.linked(VersionLink::Current)?.as_ref() != Some(&name) {
-        return told(installation, context, &name, "planned", None, &[]);
+        return print_outcome(installation, context, &name, "planned", None, &[]);
     }
     incoming.settle(&name, installation)?;
     installation
@@ -338,7 +338,7 @@ async fn first(
     installation
         .point(VersionLink::Current, name)
         .map_err(|error| unwritable(installation.prefix(), &error))?;
-    told(installation, context, name, "installed", None, &[])?;
+    print_outcome(installation, context, name, "installed", None, &[])?;
     let bin = installation.bin_dir();
     let bin = bin.display();
     output.note(format!("Put it first in PATH: export PATH=\"{bin}:$PATH\""));
@@ -363,7 +363,7 @@ async fn go_to(
         return first(to, installation, context).await;
     };
     if from == *to {
-        return told(installation, context, to, "unchanged", None, &[]);
+        return print_outcome(installation, context, to, "unchanged", None, &[]);
     }
     let (old_gdn, new_gdn) = (
         installation.program(&from, GDN),
@@ -386,7 +386,7 @@ async fn go_to(
         journal.ill_before = look.ok().flatten().map(|look| look.ill).unwrap_or_default();
     }
     if args.dry_run {
-        return told(installation, context, to, "planned", None, &[]);
+        return print_outcome(installation, context, to, "planned", None, &[]);
     }
     journal.write(installation)?;
     carry_out(journal, args, installation, context).await
@@ -474,7 +474,7 @@ async fn carry_out(
         grace_ms: args.grace.map(|seconds| seconds.saturating_mul(1000)),
     };
     match carrying.run().await? {
-        UpgradeOutcome::Upgraded(removed) => told(
+        UpgradeOutcome::Upgraded(removed) => print_outcome(
             installation,
             context,
             &to,
@@ -484,7 +484,7 @@ async fn carry_out(
         ),
         // The rollback was requested.
         UpgradeOutcome::TakenBack(_) if args.rollback => {
-            told(installation, context, &from, "takenBack", Some(&to), &[])
+            print_outcome(installation, context, &from, "takenBack", Some(&to), &[])
         }
         UpgradeOutcome::TakenBack(why) => Err(Failure::new(
             Exit::TakenBack,
@@ -498,7 +498,7 @@ async fn carry_out(
 }
 
 /// Prints the outcome.
-fn told(
+fn print_outcome(
     installation: &Installation,
     context: &Context,
     version: &VersionName,
@@ -528,7 +528,10 @@ pub(in crate::commands) fn cut_off() -> Option<(String, String)> {
     match Journal::read(&installation) {
         Ok(None) => None,
         Ok(Some(journal)) => {
-            let found = format!("one {} is in progress or was interrupted", journal.told());
+            let found = format!(
+                "one {} is in progress or was interrupted",
+                journal.versions_text()
+            );
             Some((found, again(&installation, "--resume")))
         }
         Err(error) => {

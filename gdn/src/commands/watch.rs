@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::follow;
-use super::happened::{subject, told};
+use super::lifecycle_text::{event_text, subject};
 use super::names;
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::context::Context;
@@ -166,7 +166,7 @@ fn summary(up: &ProcessCounts, workspace: &WorkspaceInfo) -> String {
 }
 
 fn line(change: &WorkspaceChange, event: &Event, palette: Palette) -> String {
-    let (weight, what) = told(event);
+    let (weight, what) = event_text(event);
     let when = palette.paint(style::FAINT, &text::clock_ms(change.at));
     let subject = palette.paint(style::TITLE, &text::one_line(&subject(event)));
     let what = palette.paint(weight, &text::one_line(&what));

@@ -151,7 +151,7 @@ impl TurnView {
                 self.status(&told);
             }
             Ok(ModelPiece::Retry(retry)) => {
-                let told = told_of(&retry);
+                let told = retry_text(&retry);
                 self.line(&text::fit(&format!("  ↻ {told}"), self.columns));
                 self.status(&told);
             }
@@ -180,7 +180,7 @@ impl TurnView {
             shown.unbroken.clear();
             shown.size = size_of_stdout();
         }
-        self.output.said(text);
+        self.output.reply_piece(text);
         shown.text.push_str(text);
         shown.unbroken.push_str(text);
         shown.is_mid_line = true;
@@ -207,7 +207,7 @@ impl TurnView {
             self.name(&shown);
             drop(self.output.piece(&rendered));
         } else if !shown.text.ends_with('\n') {
-            self.output.said("\n");
+            self.output.reply_piece("\n");
         }
     }
 
@@ -340,7 +340,7 @@ fn spinner() -> ProgressBar {
 }
 
 /// `attempt 2 of 5 in 4.0s: model main: rateLimited: …`.
-fn told_of(retry: &CallRetry) -> String {
+fn retry_text(retry: &CallRetry) -> String {
     let CallRetry {
         target,
         attempt,

@@ -59,7 +59,7 @@ impl PageError {
 
 impl DaemonRequestError {
     /// The error for the page, and the status of the response.
-    pub(crate) fn told(&self) -> (StatusCode, PageError) {
+    pub(crate) fn to_response(&self) -> (StatusCode, PageError) {
         match self {
             Self::Call(CallError::Refused(refused) | CallError::Replaced(refused)) => {
                 let code = serde_json::to_value(refused.code).unwrap_or_default();
@@ -226,7 +226,7 @@ async fn follow(
 ) {
     let cut_off = Notify::new();
     let on_notification = |name: &str, params: &RawValue| {
-        let is_taken = told(name, params).is_none_or(|line| lines.try_send(line).is_ok());
+        let is_taken = notice_line(name, params).is_none_or(|line| lines.try_send(line).is_ok());
         if !is_taken {
             cut_off.notify_one();
         }
@@ -239,7 +239,7 @@ async fn follow(
     };
     let last = match outcome {
         Ok(result) => json!({ "result": result }),
-        Err(error) => json!({ "error": DaemonRequestError::Call(error).told().1 }),
+        Err(error) => json!({ "error": DaemonRequestError::Call(error).to_response().1 }),
     };
     // A browser that misses this line still sees that the stream has ended.
     drop(lines.try_send(line(&last)));
@@ -262,7 +262,7 @@ async fn watch_task(mut client: Client, mut watch: WatchTask, lines: mpsc::Sende
             Ok(part) => part,
             Err(error) => {
                 return room.send(line(
-                    &json!({ "error": DaemonRequestError::Call(error).told().1 }),
+                    &json!({ "error": DaemonRequestError::Call(error).to_response().1 }),
                 ));
             }
         };
@@ -302,7 +302,7 @@ struct TaskNotice<'p> {
 }
 
 /// Formats a notification for the page, without the request id, which belongs to our own request.
-fn told(name: &str, params: &RawValue) -> Option<Bytes> {
+fn notice_line(name: &str, params: &RawValue) -> Option<Bytes> {
     let mut params: Map<String, Value> = serde_json::from_str(params.get()).ok()?;
     params.shift_remove("requestId");
     Some(line(&json!({ "notice": name, "params": params })))
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn daemon_refusal_is_passed_on_unchanged() {
         let refused = ControlError::new(ErrorCode::EventNotFound, "no event e1").suggest("look");
-        let (status, told) = DaemonRequestError::Call(CallError::Refused(refused)).told();
+        let (status, told) = DaemonRequestError::Call(CallError::Refused(refused)).to_response();
         assert_eq!(status, StatusCode::OK);
         let json = json!({"code": "eventNotFound", "message": "no event e1", "suggestion": "look"});
         assert_eq!(serde_json::to_value(&told).unwrap(), json);
@@ -348,7 +348,7 @@ mod tests {
     fn a_notification_has_no_number_of_a_request() {
         let params = r#"{"requestId":7,"cursor":"1.2","event":{"type":"turnBegan"}}"#;
         let params = RawValue::from_string(params.to_owned()).unwrap();
-        let line = told("workspace.change", &params).unwrap();
+        let line = notice_line("workspace.change", &params).unwrap();
         let written = "{\"notice\":\"workspace.change\",\
                        \"params\":{\"cursor\":\"1.2\",\"event\":{\"type\":\"turnBegan\"}}}\n";
         assert_eq!(line, written);

@@ -88,7 +88,7 @@ struct RequestFailure(StatusCode, PageError);
 
 impl From<DaemonRequestError> for RequestFailure {
     fn from(failed: DaemonRequestError) -> Self {
-        let (status, told) = failed.told();
+        let (status, told) = failed.to_response();
         Self(status, told)
     }
 }

@@ -526,7 +526,7 @@ impl<'a, G: ConfigPreflight> Bundle<'a, G> {
         }
         is_changed |= std::mem::take(&mut state.is_notice_new);
         if is_changed || was_on_probation || state.probation.is_some() {
-            let told = told_of(&state);
+            let told = events_to_report(&state);
             self.save(&mut state)?;
             self.happened.extend(told);
         }
@@ -553,7 +553,7 @@ impl<'a, G: ConfigPreflight> Bundle<'a, G> {
                 other => other.clone(),
             };
             state.note(&outcome, digest.as_deref(), self.with.at);
-            let told = told_of(&state);
+            let told = events_to_report(&state);
             self.save(&mut state)?;
             self.happened.extend(told);
         }
@@ -563,7 +563,7 @@ impl<'a, G: ConfigPreflight> Bundle<'a, G> {
 }
 
 /// Returns the unlogged records as reported changes.
-fn told_of(state: &State) -> Vec<BundleEvent> {
+fn events_to_report(state: &State) -> Vec<BundleEvent> {
     use goondan_protocol::bundle::StatusResult;
     let statuses = state.unlogged.statuses.iter();
     let told = statuses.map(|record| BundleEvent {

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use crate::archive::{self, ArchiveParams};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
-use crate::known::metadata_of;
 use crate::limits::tree_limits;
 use crate::make::not_held;
 use crate::place::{METADATA, PARTIAL, SNAPSHOT, Stream, below, folder_of, write_new};
 use crate::record::{AgentState, Consistency, Summary, write};
+use crate::registry::metadata_of;
 use crate::store::Store;
 
 /// The directory that an archive is unpacked in, in that of a checkpoint that is being made.

@@ -69,7 +69,7 @@ impl Store {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         let current = self.current()?;
         let differences = self.differences(&current, &whole.manifest);
-        let restored = told(id, fell_back_from, &differences);
+        let restored = restore_result(id, fell_back_from, &differences);
         if differences.is_empty() {
             return Ok(restored);
         }
@@ -433,7 +433,7 @@ impl Store {
     }
 }
 
-pub(crate) fn told(
+pub(crate) fn restore_result(
     used: CheckpointId,
     fell_back_from: Vec<(CheckpointId, String)>,
     differences: &[PathChange],

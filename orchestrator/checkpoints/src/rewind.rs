@@ -17,7 +17,7 @@ use crate::place::{BASE, CHECKPOINTS, REWINDING, SNAPSHOT, Scope, Stream, below,
 use crate::record::{
     CheckpointReceipt, CheckpointSelector, MakeCheckpoint, PRE_RESTORE, RestoreResult,
 };
-use crate::restore::told;
+use crate::restore::restore_result;
 use crate::store::{ReadableCheckpoint, Store};
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Store {
         let conversation = conversation.filter(is_content).collect();
         let unpacked = self.unpack_conversation(id, &whole)?;
         Ok(RewindPlan {
-            files: told(id, fell_back_from, &files),
+            files: restore_result(id, fell_back_from, &files),
             conversation,
             unpacked,
             whole,
@@ -128,7 +128,7 @@ impl Store {
         if differences.is_empty() {
             return Ok(());
         }
-        let restored = told(plan.files.used, Vec::new(), &differences);
+        let restored = restore_result(plan.files.used, Vec::new(), &differences);
         let what = (&plan.whole, &current, differences.as_slice());
         self.bring_back(restored, what, Some(held_in), now)?;
         Ok(())

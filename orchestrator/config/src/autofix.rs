@@ -9,7 +9,7 @@ use crate::compat;
 use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
 use crate::load::{self, ExternalSources};
-use crate::misplaced;
+use crate::misplaced_fields;
 use crate::project_files::ProjectFiles;
 use crate::report::ProblemReport;
 use crate::syntax;
@@ -120,7 +120,7 @@ fn try_fix(
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
         let text = syntax::with_yaml_line_ends(text);
-        let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+        let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
         let file = report.add_file(Path::new(""), text.as_ref());
         let nodes = compat::parse(file, &text, &mut report)?;
         Some(nodes.iter().map(YamlNode::to_json).collect::<Json>())

@@ -11,14 +11,14 @@
 //! * `agents`: older forms of Agents, Models, Tools and Packages.
 //! * `extensions`: settings of the extensions of `@goondan/base`, with their defaults.
 //! * `connections`: names of connectors, of their events, settings and secrets.
-//! * `implied`: Connections that tools of `@goondan/base` had implicitly.
+//! * `implied_connections`: Connections that tools of `@goondan/base` had implicitly.
 //! * `text`: text of resource files, whose older parser accepted some texts without quotes.
 
 mod agents;
 mod connections;
 mod extensions;
 mod format;
-mod implied;
+mod implied_connections;
 mod references;
 mod resources;
 mod text;
@@ -104,7 +104,7 @@ pub(crate) fn modernize(
     let patches = std::mem::take(&mut rewriting.patches);
     references::apply(patches, &mut trees, &mut rewriting);
     if rewriting.is_older() {
-        let implied = implied::connections(&trees, variables, &mut rewriting);
+        let implied = implied_connections::connections(&trees, variables, &mut rewriting);
         rewriting.added.extend(implied);
     }
     let added = rewriting.added;

@@ -12,7 +12,7 @@ use crate::kind::ResourceKind;
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
 use crate::load::{self, ExternalSources};
-use crate::misplaced;
+use crate::misplaced_fields;
 use crate::project_files::ProjectFiles;
 use crate::report::{ProblemReport, SourceLocation};
 use crate::shape::{Field, FieldType, Shape};
@@ -70,7 +70,7 @@ pub(crate) fn effective(
         return Err(reading.report.into_diagnostics());
     }
     // Problems were already reported when the documents were first read.
-    let mut unheeded = ProblemReport::of(&misplaced::VOCABULARY);
+    let mut unheeded = ProblemReport::of(&misplaced_fields::VOCABULARY);
     let documents: Vec<Document<'_>> = reading
         .trees
         .iter()

@@ -13,7 +13,7 @@ use crate::edit::{as_text, at, boolean, entry, items, list, mapping, text, text_
 use crate::frame::API_VERSION;
 use crate::limits::MAX_YAML_BYTES;
 use crate::migrate::yaml;
-use crate::misplaced;
+use crate::misplaced_fields;
 use crate::place::SourceLocation;
 use crate::report::{Problem, ProblemReport};
 use crate::successor;
@@ -66,7 +66,7 @@ pub fn import(
     text: &str,
     read_prompt: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ImportedProject, Diagnostics> {
-    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
     let file = report.add_file(path, text);
     let start = SourceLocation::start_of(file);
     if text.len() > MAX_YAML_BYTES {

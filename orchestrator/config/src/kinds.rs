@@ -16,6 +16,7 @@ pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod fallbacks;
 pub(crate) mod inheritance;
+mod keyword_lists;
 pub(crate) mod model;
 pub(crate) mod notify;
 pub(crate) mod oauth_app;
@@ -33,7 +34,6 @@ pub(crate) mod swarm;
 pub(crate) mod thinking;
 pub(crate) mod tool;
 pub(crate) mod value;
-mod words;
 mod written;
 
 use std::collections::BTreeMap;

@@ -45,15 +45,15 @@ mod frame;
 mod import;
 mod imports;
 mod inherit;
-mod kept;
 mod kind;
 mod kinds;
+mod last_good_files;
 pub mod limits;
 mod load;
 mod loader;
 mod machine;
 mod migrate;
-mod misplaced;
+mod misplaced_fields;
 mod node;
 mod packages;
 mod place;
@@ -71,7 +71,7 @@ mod successor;
 mod syntax;
 mod tool_connections;
 mod tree;
-mod unquoted;
+mod unquoted_texts;
 mod written;
 
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
 pub use import::{ImportNote, ImportedProject, import};
-pub use kept::ProjectSnapshot;
+pub use last_good_files::ProjectSnapshot;
 pub use loader::{ExpandedProject, LoadResult, Loader};
 pub use machine::{AnyMachine, HostMachine, LocalMachine, OpenBeneathFn, ReadablePathsFn};
 pub use migrate::MigratedFile;
@@ -164,7 +164,7 @@ pub struct ProjectCheck {
 ///
 /// `goondan.yaml` is unreadable or not valid YAML, or its Package document is invalid.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
-    let mut report = report::ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = report::ProblemReport::of(&misplaced_fields::VOCABULARY);
     let files = load::open(project_root, &mut report);
     Ok(load::package(files, report)?.map(|package| package.name))
 }
@@ -177,7 +177,7 @@ pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> 
 ///
 /// As there.
 pub fn package_of(root: &Path) -> Result<Option<Package>, Diagnostics> {
-    let mut report = report::ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = report::ProblemReport::of(&misplaced_fields::VOCABULARY);
     let files = load::open(root, &mut report).map(ProjectFiles::of_package);
     load::package(files, report)
 }

@@ -18,7 +18,7 @@ use crate::inherit;
 use crate::kind::ResourceKind;
 use crate::kinds::{self, Context, Resources};
 use crate::machine::HostMachine;
-use crate::misplaced;
+use crate::misplaced_fields;
 use crate::packages;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
@@ -56,7 +56,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         machine,
         decisions,
     } = outside;
-    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
     let mut trees = read_project(files, &mut report);
     let inherited = inherit::resolve(&mut trees, &mut report);
     let variables = Variables::read(env, files, &mut report);

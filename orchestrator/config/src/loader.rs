@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::documents;
 use crate::effective::{self, Setting};
 use crate::inherit;
-use crate::kept::ProjectSnapshot;
+use crate::last_good_files::ProjectSnapshot;
 use crate::load::{self, ExternalSources};
 use crate::machine::{AnyMachine, HostMachine};
 use crate::migrate::{self, MigratedFile, yaml};

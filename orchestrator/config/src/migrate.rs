@@ -32,8 +32,8 @@ use crate::project_files::ProjectFiles;
 use crate::report::{Problem, ProblemReport};
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{MappingEntry, YamlNode, YamlValue};
-use crate::unquoted::with_quotes;
-use crate::{codes, kinds, misplaced};
+use crate::unquoted_texts::with_quotes;
+use crate::{codes, kinds, misplaced_fields};
 use difference::{Difference, Extent, Places, spot};
 
 /// A file that changes in the current format. Nothing has been written.
@@ -60,7 +60,7 @@ pub(crate) fn migrate(
     mut files: ProjectFiles,
     outside: ExternalSources<'_>,
 ) -> Result<Vec<MigratedFile>, Diagnostics> {
-    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
     let translation = Translation::read(&files, outside, &mut report);
     for document in translation
         .after
@@ -233,7 +233,7 @@ impl Translation {
         for file in changed {
             files.pretend(&file.path, file.after.clone());
         }
-        let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+        let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
         let found = Self::read(files, outside, &mut report);
         for file in changed {
             files.pretend(&file.path, file.before.clone());
@@ -384,7 +384,7 @@ fn readable(text: &str) -> String {
 }
 
 fn parse(text: &str) -> Option<Vec<YamlNode>> {
-    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
     let file = report.add_file(Path::new(""), text);
     compat::parse(file, text, &mut report)
 }

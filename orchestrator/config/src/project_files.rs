@@ -13,7 +13,7 @@ use crate::file_list::{
     FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml, list_resource_files,
 };
 use crate::imports;
-use crate::kept::ProjectSnapshot;
+use crate::last_good_files::ProjectSnapshot;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
 use crate::sources::{FileState, Sources};
 use crate::successor::{HARNESS_MODULES, HARNESS_RESOURCES};

@@ -66,13 +66,13 @@ pub(crate) fn project_text(files: &ProjectFiles, report: &mut ProblemReport) -> 
     });
     let extension = json!({
         "apiVersion": API_VERSION, "kind": "Extension", "metadata": {"name": name},
-        "spec": {"builtin": "context-message", "config": {"text": told(&name, &description, files.root())}},
+        "spec": {"builtin": "context-message", "config": {"text": skill_text(&name, &description, files.root())}},
     });
     Some(format!("{package}\n{FENCE}\n{extension}\n"))
 }
 
 /// Text about a skill for the model.
-fn told(name: &str, description: &str, folder: &Path) -> String {
+fn skill_text(name: &str, description: &str, folder: &Path) -> String {
     let words: Vec<&str> = description.split_whitespace().collect();
     let description: String = words
         .join(" ")

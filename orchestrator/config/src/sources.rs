@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::file_list::{
     Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_foreign, list_resource_files,
 };
-use crate::kept::ProjectSnapshot;
+use crate::last_good_files::ProjectSnapshot;
 use crate::limits::MAX_COMPARED_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_saphyr::Error;
 
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
-use crate::unquoted::quoted_line;
+use crate::unquoted_texts::quoted_line;
 
 /// Longest value to repeat in a suggestion, in characters.
 const MAX_QUOTED_CHARS: usize = 80;

@@ -18,11 +18,11 @@ use std::path::Path;
 
 mod folder;
 mod real;
-mod simulated;
+mod simulated_disk;
 
 pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
-pub use simulated::{CallFault, Crash, SimulatedDisk};
+pub use simulated_disk::{CallFault, Crash, SimulatedDisk};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {

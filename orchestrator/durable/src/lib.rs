@@ -3,7 +3,7 @@
 //! The layers, from the lowest up: file operations that can fail in tests ([`disk`]); files that
 //! are replaced atomically ([`files`]), with names encoded from any text ([`names`]); append-only
 //! files of lines ([`journal`]); line checksums ([`checksum`]); append-only files of checksummed
-//! records ([`sealed`]); and recorded expectations about files ([`manifest`]) and folders
+//! records ([`sealed_log`]); and recorded expectations about files ([`manifest`]) and folders
 //! ([`register`]), stored outside of them. [`batch`] is the batch processing of a writer thread,
 //! without the thread. A problem found in a file is a [`Finding`]; a failed operation is a
 //! [`FileError`].
@@ -30,7 +30,7 @@ pub mod limits;
 pub mod manifest;
 pub mod names;
 pub mod register;
-pub mod sealed;
+pub mod sealed_log;
 
 pub use error::{FileError, IoContext};
 pub use findings::{ByteRange, Finding, FindingKind, Severity, VerificationResult};

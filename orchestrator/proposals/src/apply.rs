@@ -223,11 +223,11 @@ impl Sandboxes<'_> {
             specials: Specials::Refuse,
         };
         match work(place) {
-            Ok(aside) => Ok(self.told(aside)),
+            Ok(aside) => Ok(self.displaced_files(aside)),
             Err(SwapError::Stale { stale, kept }) => Err(ProposalError::Refused {
                 what: "the change of the project's files",
                 refusals: late_refusals(changes, stale),
-                kept: self.told(kept),
+                kept: self.displaced_files(kept),
                 merge: None,
             }),
             Err(SwapError::Blocked { by }) => Err(ProposalError::Refused {
@@ -247,7 +247,7 @@ impl Sandboxes<'_> {
     }
 
     /// Reports files that a swap moved aside, with paths that a user can open.
-    pub(crate) fn told(&self, aside: Vec<KeptFile>) -> Vec<DisplacedUserFile> {
+    pub(crate) fn displaced_files(&self, aside: Vec<KeptFile>) -> Vec<DisplacedUserFile> {
         let told = aside.into_iter().map(|kept| DisplacedUserFile {
             path: kept.path.to_string(),
             at: self.project_root.join(kept.at),

@@ -22,8 +22,8 @@ use goondan_trees::{Digest, Manifest, RelativePath, TreeEntry, remove_all};
 
 use crate::entries::{leaves, not_given, octal, sha256};
 use crate::error::{IoContext as _, ProposalError};
+use crate::gitignore::ignoring;
 use crate::guards::{excludes, options};
-use crate::ignored::ignoring;
 use crate::limits::{CUT_LINE_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
 use crate::place::{
     AFTER, DETAILS, INPUT, KEPT, PARTIAL, PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG, WORK,

@@ -37,7 +37,7 @@ pub enum ProposalError {
     #[error("{problem}")]
     Invalid { problem: String, hint: String },
     /// A proposal was not created or not applied; the refusals contain the reasons.
-    #[error("{}", told(what, refusals, kept))]
+    #[error("{}", refusals_text(what, refusals, kept))]
     Refused {
         what: &'static str,
         refusals: Vec<ProposalRefusal>,
@@ -73,7 +73,7 @@ pub enum ProposalError {
     Unfinished(#[source] Box<SwapError>),
 }
 
-fn told(what: &str, refusals: &[ProposalRefusal], kept: &[DisplacedUserFile]) -> String {
+fn refusals_text(what: &str, refusals: &[ProposalRefusal], kept: &[DisplacedUserFile]) -> String {
     let mut text = format!("{what} was refused; nothing was changed");
     for refusal in refusals.iter().take(REFUSALS_TOLD_MAX) {
         match &refusal.path {

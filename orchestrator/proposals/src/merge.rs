@@ -224,7 +224,9 @@ impl Sandboxes<'_> {
         let merged = match merge_sides(source, &now, sandbox.as_ref())? {
             Ok(merged) => merged,
             Err(conflicts) => {
-                let told = conflicts.iter().map(|found| told(found, source, &now));
+                let told = conflicts
+                    .iter()
+                    .map(|found| conflict_refusal(found, source, &now));
                 return Ok(MergeResult::Conflicts(told.collect()));
             }
         };
@@ -353,7 +355,11 @@ fn handed_in(
 }
 
 /// A conflict, with what was given, what is proposed and what is there.
-fn told(conflict: &Conflict, source: &MergeSource<'_>, now: &TreeSnapshot) -> ProposalRefusal {
+fn conflict_refusal(
+    conflict: &Conflict,
+    source: &MergeSource<'_>,
+    now: &TreeSnapshot,
+) -> ProposalRefusal {
     let path = &conflict.path;
     ProposalRefusal {
         kind: RefusalKind::Conflict,

@@ -17,8 +17,8 @@ use goondan_trees::{Excludes, RelativePath, TreeError, remove_all};
 use crate::entries::not_given;
 use crate::error::{IoContext as _, ProposalError};
 use crate::git_head::git_head;
+use crate::gitignore::{self, IgnoreFile, ignoring};
 use crate::guards::{excludes, options, path_of, refuse_guarded};
-use crate::ignored::{self, IgnoreFile, ignoring};
 use crate::place::{
     CHECKOUT, EVENTS, INPUT, KEPT, ORIGIN, PARTIAL, PROPOSAL, REMOVING, SANDBOX, STAGING, WORK,
     run_dir, sandbox_name,
@@ -155,7 +155,7 @@ impl Sandboxes<'_> {
         for_task: Option<&dyn RepositoryMaker>,
     ) -> Result<(), ProposalError> {
         if for_task.is_some() {
-            wanted.ignored = ignored::read(project, &wanted.excludes)?;
+            wanted.ignored = gitignore::read(project, &wanted.excludes)?;
             wanted.excludes = ignoring(wanted.excludes, &wanted.ignored);
         }
         let git_head = self.build(project, run, partial, at, wanted)?;
@@ -206,7 +206,7 @@ impl Sandboxes<'_> {
             .during("open", Path::new(WORK))?;
         let mut wanted = self.wanted(files.as_ref(), request)?;
         // Tracked files are copied even if `.gitignore` lists them.
-        wanted.ignored = ignored::read(files.as_ref(), &wanted.excludes)?;
+        wanted.ignored = gitignore::read(files.as_ref(), &wanted.excludes)?;
         let repository = ClonedRepository {
             source: source.source.clone(),
             branch: fetched.branch,

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext as _, ProposalError};
-use crate::ignored::IgnoreFile;
+use crate::gitignore::IgnoreFile;
 use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX};
 
 /// `version` of the records.

@@ -73,7 +73,7 @@ impl Sandboxes<'_> {
             SwapRecovery::Nothing => Ok(()),
             SwapRecovery::New { kept } => {
                 let mut detail = "it was finished after an interruption".to_owned();
-                for aside in self.told(kept) {
+                for aside in self.displaced_files(kept) {
                     let at = aside.at.display();
                     detail.push_str(&format!(
                         "; a person's changes to {} were saved to {at}",
@@ -87,7 +87,7 @@ impl Sandboxes<'_> {
                 for path in left {
                     detail.push_str(&format!("; {path} was changed in the meantime and kept"));
                 }
-                for aside in self.told(kept) {
+                for aside in self.displaced_files(kept) {
                     let at = aside.at.display();
                     detail.push_str(&format!(
                         "; a person's changes to {} were saved to {at}",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use goondan_durable::disk::Disk;
 use goondan_durable::register::Register;
-use goondan_durable::sealed::{SealedLog, unsealed};
+use goondan_durable::sealed_log::{SealedLog, unsealed};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ProposalState, RunEvent, RunEventKind};
 use goondan_protocol::ids::WorkerId;

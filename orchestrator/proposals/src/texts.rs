@@ -69,12 +69,16 @@ pub(crate) fn with_agent(mut detail: String, by: Option<&str>) -> String {
 pub(crate) fn verdict(refusals: &[ProposalRefusal]) -> String {
     match refusals {
         [] => "it can be applied".to_owned(),
-        [one] => format!("refused: {}", told(one)),
-        [first, rest @ ..] => format!("refused: {}, and {} more reasons", told(first), rest.len()),
+        [one] => format!("refused: {}", refusal_text(one)),
+        [first, rest @ ..] => format!(
+            "refused: {}, and {} more reasons",
+            refusal_text(first),
+            rest.len()
+        ),
     }
 }
 
-fn told(refusal: &ProposalRefusal) -> String {
+fn refusal_text(refusal: &ProposalRefusal) -> String {
     match &refusal.path {
         Some(path) => format!("{path}: {}", refusal.reason),
         None => refusal.reason.clone(),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use goondan_durable::disk::{Folder, NodeKind};
 use goondan_durable::journal::Journal;
-use goondan_durable::sealed;
+use goondan_durable::sealed_log;
 use goondan_durable::{Finding, FindingKind, Severity, VerificationResult};
 use goondan_protocol::control::{ProposalState, SandboxRef};
 use goondan_trees::limits::PATCH_BYTES_MAX;
@@ -87,7 +87,7 @@ impl Sandboxes<'_> {
             return Ok(());
         }
         let read = Journal::open(disk, &path).and_then(|mut journal| {
-            let reading = sealed::read(&mut journal)?;
+            let reading = sealed_log::read(&mut journal)?;
             Ok((journal.len(), reading))
         });
         match read {

@@ -37,11 +37,11 @@ use crate::operation::FileOperation;
 use crate::record::{Body, SnapshotReference};
 
 mod answers;
-mod kept;
 mod queue;
+mod retained_records;
 
-use kept::ConfirmedRecords;
 use queue::{NextRecord, Queue};
+use retained_records::ConfirmedRecords;
 
 /// Id of a writer batch, chosen by its creator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -240,7 +240,7 @@ fn act(
             })?;
             done.definition = armed
                 .loaded
-                .map(|definition| told(definition, armed.notice));
+                .map(|definition| with_notice(definition, armed.notice));
         }
         BundleAction::Note(outcome) => bundle.note(&match outcome {
             goondan_core::ConfigOutcome::Completed => CanaryOutcome::Completed,
@@ -314,7 +314,10 @@ pub(super) fn waiting(
 }
 
 /// Adds a notice to the agent's system prompt.
-fn told(mut definition: Box<AgentDefinition>, notice: Option<String>) -> Box<AgentDefinition> {
+fn with_notice(
+    mut definition: Box<AgentDefinition>,
+    notice: Option<String>,
+) -> Box<AgentDefinition> {
     if let Some(notice) = notice {
         let prompt = definition.system_prompt.take().unwrap_or_default();
         let prompt = format!("{prompt}\n\nAbout your configuration: {notice}");

@@ -161,7 +161,7 @@ fn taken_back(
     ShellEvent::Input(CoreInput::Joint(Box::new(done)))
 }
 
-fn told(error: &CheckpointError) -> ControlError {
+fn control_error(error: &CheckpointError) -> ControlError {
     let text = goondan_log::error_chain(error);
     let code = match error {
         CheckpointError::None
@@ -209,7 +209,7 @@ fn open(layout: &Layout, boot: &str, at: &InstanceRef) -> Result<Store, ControlE
         let text = format!("failed to open `{}`: {error}", path.display());
         ControlError::new(ErrorCode::Storage, text)
     })?;
-    open_in(Box::new(folder), boot).map_err(|error| told(&error))
+    open_in(Box::new(folder), boot).map_err(|error| control_error(&error))
 }
 
 fn open_in(folder: Box<dyn Folder>, boot: &str) -> Result<Store, CheckpointError> {
@@ -248,7 +248,7 @@ fn make(
     let request = request("manual", about);
     let made = store
         .make(&request, about.now)
-        .map_err(|error| told(&error))?;
+        .map_err(|error| control_error(&error))?;
     note(store, register);
     // The new checkpoint counts even if old ones cannot be removed.
     if let Err(error) = store.prune_known(KEPT, register) {
@@ -268,7 +268,7 @@ fn make(
 }
 
 fn list(store: &Store) -> Result<Vec<InstanceCheckpoint>, ControlError> {
-    let listed = store.list().map_err(|error| told(&error))?;
+    let listed = store.list().map_err(|error| control_error(&error))?;
     Ok(listed.into_iter().map(info).collect())
 }
 
@@ -279,7 +279,7 @@ fn page_of(
     let after = list.after.as_deref().map(id_of).transpose()?;
     let listed = store.list_behind(after);
     let page = listed.and_then(|listed| list.page_of(listed.map(|one| one.map(info))));
-    page.map_err(|error| told(&error))
+    page.map_err(|error| control_error(&error))
 }
 
 fn info(listed: CheckpointEntry) -> InstanceCheckpoint {
@@ -306,15 +306,17 @@ fn plan(
     about: &JointMetadata,
 ) -> Result<InstanceRewound, ControlError> {
     let which = match ask.checkpoint_id {
-        Some(id) => CheckpointSelector::Id(store.find(id).map_err(|error| told(&error))?),
+        Some(id) => CheckpointSelector::Id(store.find(id).map_err(|error| control_error(&error))?),
         None => CheckpointSelector::Latest,
     };
-    let plan = store.plan_rewind(which).map_err(|error| told(&error))?;
-    let mut rewound = described(store, &plan, ask, about).map_err(|error| told(&error))?;
+    let plan = store
+        .plan_rewind(which)
+        .map_err(|error| control_error(&error))?;
+    let mut rewound = described(store, &plan, ask, about).map_err(|error| control_error(&error))?;
     if !ask.is_rehearsal && rewound.is_changed {
         let request = request(goondan_checkpoints::PRE_RESTORE, about);
         let made = store.make_before_rewind(&request, about.now);
-        let made = made.map_err(|error| told(&error))?;
+        let made = made.map_err(|error| control_error(&error))?;
         rewound.pre_rewind = Some(made.checkpoint_id.to_string());
     }
     let all = list(store)?;
@@ -330,7 +332,9 @@ fn plan(
             })
         })
         .collect();
-    store.forget_unpacked().map_err(|error| told(&error))?;
+    store
+        .forget_unpacked()
+        .map_err(|error| control_error(&error))?;
     Ok(rewound)
 }
 
@@ -464,7 +468,7 @@ fn take_back(
             store.rewind_files(&plan, held_in, now)?;
             Ok(plan.unpacked)
         });
-    taken.map_err(|error| failed(told(&error), store.is_as_held(held_in)))
+    taken.map_err(|error| failed(control_error(&error), store.is_as_held(held_in)))
 }
 
 #[cfg(test)]

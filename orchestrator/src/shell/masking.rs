@@ -215,7 +215,7 @@ impl Masks {
 
     /// Masks messages that a child passes on unchanged, to a service or as a context block to a
     /// model.
-    pub(super) fn told(&self, message: &mut ToChild) {
+    pub(super) fn mask_to_child(&self, message: &mut ToChild) {
         let message = match message {
             ToChild::Connector(message) => message,
             ToChild::Agent(ToAgent::Welcome(welcome)) => {
@@ -555,7 +555,7 @@ mod tests {
         };
         let reply = Reply::Over { outcome };
         let mut message = ToChild::from(ToConnector::Reply(Box::new(reply)));
-        masks.told(&mut message);
+        masks.mask_to_child(&mut message);
         let shown = format!("{message:?}");
         assert!(shown.contains("it is [masked]"), "{shown}");
     }
@@ -581,7 +581,7 @@ mod tests {
             (verdict(DecisionVerdict::NotAllowed { message }), 1),
         ] {
             let mut message = ToChild::from(message);
-            masks.told(&mut message);
+            masks.mask_to_child(&mut message);
             let shown = format!("{message:?}");
             assert_eq!(shown.matches("it is [masked]").count(), count, "{shown}");
         }

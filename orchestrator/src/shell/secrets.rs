@@ -27,7 +27,7 @@ use goondan_vault::{
 use serde_json::json;
 
 mod consents;
-mod known;
+mod document_registry;
 mod oauth;
 mod permissions;
 mod rotation;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
-use goondan_durable::sealed::{self, SealedLog};
+use goondan_durable::sealed_log::{self, SealedLog};
 use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity};
 use goondan_protocol::ids::{
     AgentName, InstanceKey, ResourceName, RevisionId, StepId, TurnId, WorkspaceId,
@@ -217,7 +217,7 @@ pub fn read(
         return Ok(found);
     }
     let mut journal = Journal::open_read(disk, &path)?;
-    let reading = sealed::read(&mut journal)?;
+    let reading = sealed_log::read(&mut journal)?;
     found.unreadable = reading.broken.len() as u64;
     for span in reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
@@ -245,7 +245,7 @@ pub(crate) fn report(id: &WorkspaceId, findings: &[Finding]) {
 /// Checks the records of a ledger. Changes nothing.
 pub(crate) fn check(
     journal: &mut Journal,
-    reading: &sealed::SealedRead,
+    reading: &sealed_log::SealedRead,
     findings: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     for span in &reading.records {
@@ -340,7 +340,7 @@ impl Ledger {
         }
         let reading = {
             let mut journal = Journal::open_read(disk, self.log.path())?;
-            sealed::read(&mut journal)?
+            sealed_log::read(&mut journal)?
         };
         let mut sums: BTreeMap<LedgerSumKey, LedgerSum> = BTreeMap::new();
         let mut replies = Vec::new();

@@ -485,13 +485,19 @@ fn check_record(
         Err(error @ FileError::Io { .. }) => return Err(error.into()),
         Ok(None) => {
             let kept = count_instances(disk, dir)?;
-            let problem = format!("the folder does not name its project{}", told_of(kept));
+            let problem = format!(
+                "the folder does not name its project{}",
+                unlisted_conversations_text(kept)
+            );
             Finding::new(&path, FindingKind::MissingFile, problem)
                 .severity(Severity::Error)
                 .advice(advice)
         }
         Err(error) => {
-            let problem = format!("{error}{}", told_of(count_instances(disk, dir)?));
+            let problem = format!(
+                "{error}{}",
+                unlisted_conversations_text(count_instances(disk, dir)?)
+            );
             Finding::new(&path, FindingKind::UnreadableFile, problem).advice(advice)
         }
     };
@@ -499,7 +505,7 @@ fn check_record(
     Ok(())
 }
 
-fn told_of(instances: usize) -> String {
+fn unlisted_conversations_text(instances: usize) -> String {
     match instances {
         0 => String::new(),
         1 => "; its conversation is not listed".to_owned(),

@@ -4,8 +4,8 @@ use goondan_protocol::control::{TaskAsk, TaskAskKind};
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{HistoryEntry, InputOutcome, Provision, TaskEvent};
+use crate::projection::ask_info;
 use crate::state::{PersonInputKind, State};
-use crate::told::told;
 
 /// Longest answer that an outcome repeats, in characters.
 const ANSWER_CHARS_TOLD: usize = 100;
@@ -78,7 +78,7 @@ impl State {
     /// Open points that a chat may decide, the oldest questions first.
     #[must_use]
     pub fn open_points(&self) -> Vec<OpenPoint> {
-        let asks = self.open_asks().map(|(id, ask)| told(id, ask));
+        let asks = self.open_asks().map(|(id, ask)| ask_info(id, ask));
         let asks = asks.filter(|ask| ask.kind != TaskAskKind::Secret);
         let asks = asks.map(|ask| OpenPoint {
             key: ask.id.clone(),

@@ -22,15 +22,15 @@
 //! * No fact contains a secret: secrets are stored by reference.
 
 pub mod decisions;
+pub mod display;
 pub mod fact;
 pub mod limits;
 pub mod machine;
 pub mod plain_area;
 pub mod preamble;
+mod projection;
 mod prompt;
 pub mod state;
-mod told;
-pub mod words;
 pub mod work_area;
 
 #[cfg(test)]

@@ -223,7 +223,9 @@ impl Task {
                 self.ask_again(&names, now);
                 self.run_ended(run, RunOutcome::NotStarted(error), now);
             }
-            TaskInput::Told { run, event } if self.is_current(run) => self.told(run, event, now),
+            TaskInput::Told { run, event } if self.is_current(run) => {
+                self.on_output(run, event, now);
+            }
             TaskInput::Printed { run, text } if self.is_current(run) => self.watch.printed = text,
             TaskInput::Alive { run } if self.is_current(run) => self.alive(now),
             TaskInput::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),

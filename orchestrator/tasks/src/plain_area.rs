@@ -11,7 +11,7 @@ use std::path::Path;
 use goondan_durable::IoContext as _;
 use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::journal::Journal;
-use goondan_durable::sealed::SealedLog;
+use goondan_durable::sealed_log::SealedLog;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::task::{PlanStep, PlanStepState, TaskChecks, TaskRunKind, TaskSource};
 use goondan_protocol::time::Timestamp;

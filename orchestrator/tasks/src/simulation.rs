@@ -586,7 +586,7 @@ impl World {
 
     /// Number of times that each answer, and each message, was delivered to an agent that accepted
     /// it.
-    fn told(&self) -> BTreeMap<String, u32> {
+    fn notification_counts(&self) -> BTreeMap<String, u32> {
         let mut told = BTreeMap::new();
         let mut state: Option<State> = None;
         for entry in &self.facts {
@@ -701,7 +701,7 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
             "seed {seed}: it never ends: {state:#?}"
         );
         assert!(state.run.is_none(), "seed {seed}: a run outlives its task");
-        let told = world.told();
+        let told = world.notification_counts();
         assert!(
             told.values().all(|times| *times == 1),
             "seed {seed}: {told:?}"

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use goondan_cli_agents::blocks::Block;
 use goondan_durable::disk::{Disk, EntryKind, Folder, append_all, read_all};
 use goondan_durable::journal::Journal;
-use goondan_durable::sealed::SealedLog;
+use goondan_durable::sealed_log::SealedLog;
 use goondan_durable::{FileError, Finding, IoContext as _, Severity, files};
 pub use goondan_protocol::task::HISTORY;
 use goondan_protocol::task::KEPT_DIRECTORIES;

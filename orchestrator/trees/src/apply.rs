@@ -265,9 +265,9 @@ pub fn prove(patch: &Patch, before: Tree<'_>, after: &Manifest) -> Result<(), Ap
             Some(made) => made
                 .as_ref()
                 .map(|leaf| (leaf.mode, Digest::of(&leaf.content))),
-            None => before.manifest.get(path).and_then(told),
+            None => before.manifest.get(path).and_then(patch_part),
         };
-        if made != after.get(path).and_then(told) {
+        if made != after.get(path).and_then(patch_part) {
             return Err(ApplyError::Misfit {
                 path: path.clone(),
                 problem: "the result differs",
@@ -278,7 +278,7 @@ pub fn prove(patch: &Patch, before: Tree<'_>, after: &Manifest) -> Result<(), Ap
 }
 
 /// Returns the part of an entry that a patch can express.
-pub(crate) fn told(entry: &TreeEntry) -> Option<(FileMode, Digest)> {
+pub(crate) fn patch_part(entry: &TreeEntry) -> Option<(FileMode, Digest)> {
     match entry {
         TreeEntry::Directory { .. } => None,
         TreeEntry::Link { target } => Some((FileMode::Link, Digest::of(target))),

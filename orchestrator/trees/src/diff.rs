@@ -1,6 +1,6 @@
 //! Difference of two trees as a patch for `git apply` (`PROP-2`).
 
-use crate::apply::{Leaf, Tree, told};
+use crate::apply::{Leaf, Tree, patch_part};
 use crate::binary::write_literal;
 use crate::changes::{PathChange, changes};
 use crate::compare::{Hunk, LineKind, hunks};
@@ -53,7 +53,8 @@ pub fn diff(before: Tree<'_>, after: Tree<'_>) -> Result<Difference, TreeError> 
     }
     for change in changes {
         let path = &change.path;
-        let tells = change.old.as_ref().and_then(told) != change.new.as_ref().and_then(told);
+        let tells =
+            change.old.as_ref().and_then(patch_part) != change.new.as_ref().and_then(patch_part);
         let is_whole = tells && !(is_directory(&change.old) || is_directory(&change.new));
         if tells {
             let (old, new) = (before.leaf(path)?, after.leaf(path)?);
@@ -101,8 +102,8 @@ pub fn file_patch(
 
 /// Rejects files that exceed the patch limits before any content is read.
 fn refuse_too_large(change: &PathChange) -> Result<(), TreeError> {
-    let told = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(told));
-    let [old, new] = told;
+    let parts = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(patch_part));
+    let [old, new] = parts;
     let most = PATCH_FILE_BYTES_MAX as u64;
     let is_too_large = |entry: &Option<TreeEntry>| matches!(entry, Some(TreeEntry::File { bytes, .. }) if *bytes > most);
     if old != new && (is_too_large(&change.old) || is_too_large(&change.new)) {

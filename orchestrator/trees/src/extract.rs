@@ -22,9 +22,9 @@ use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 
-mod listed;
+mod listed_archive;
 
-pub use listed::extract_listed;
+pub use listed_archive::extract_listed;
 
 /// Format of an archive, and limits of the extraction.
 #[derive(Debug, Clone, Copy)]

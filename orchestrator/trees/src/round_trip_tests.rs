@@ -8,7 +8,7 @@ use fastrand::Rng;
 use goondan_durable::disk::{Folder, SimulatedDisk};
 
 use crate::RealFolder;
-use crate::apply::{Tree, apply, prove, told};
+use crate::apply::{Tree, apply, patch_part, prove};
 use crate::diff::diff;
 use crate::freeze::freeze;
 use crate::manifest::Manifest;
@@ -122,9 +122,10 @@ fn ask_git(seed: u64, before: &dyn Folder, after: &Manifest, patch: &[u8]) {
         accepted(seed, place, &git(&project, ceiling, &["apply", &file]));
         let made = read(&RealFolder::open(&project).unwrap());
         let leaves = |manifest: &Manifest| -> Vec<_> {
-            let told =
-                |(path, entry): (&crate::RelativePath, &_)| Some((path.clone(), told(entry)?));
-            manifest.entries().filter_map(told).collect()
+            let leaf = |(path, entry): (&crate::RelativePath, &_)| {
+                Some((path.clone(), patch_part(entry)?))
+            };
+            manifest.entries().filter_map(leaf).collect()
         };
         assert_eq!(
             leaves(&made),

@@ -35,7 +35,7 @@ use sha2::{Digest as _, Sha512};
 use crate::error::DocumentError;
 use crate::identity::{Identities, UnwrapResult};
 use crate::limits::{RECIPIENTS_MAX, SECRET_DOCUMENT_BYTES_MAX};
-use crate::sealed::{DataKey, Plain, is_sealed};
+use crate::sealed_value::{DataKey, Plain, is_sealed};
 use crate::yaml::{self, SecretYamlNode};
 
 /// The key under which SOPS keeps its own.

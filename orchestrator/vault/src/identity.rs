@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::IdentityError;
 use crate::limits::{IDENTITIES_MAX, IDENTITY_BYTES_MAX};
-use crate::sealed::{DATA_KEY_BYTES, DataKey};
+use crate::sealed_value::{DATA_KEY_BYTES, DataKey};
 
 /// One or more identities. Secrets are encrypted for the first; the others only open older
 /// documents.

@@ -28,7 +28,7 @@ mod identity;
 pub mod limits;
 mod permission;
 mod reader;
-mod sealed;
+mod sealed_value;
 mod vault;
 mod yaml;
 

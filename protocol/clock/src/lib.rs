@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use goondan_protocol::limits::PAUSE_LOOK_MS;
 
-pub use self::running_time::{Reading, RunningTime};
+pub use self::running_time::{ClockReading, RunningTime};
 
 mod running_time;
 

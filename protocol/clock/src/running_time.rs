@@ -20,7 +20,7 @@ pub struct RunningTime {
 
 /// Result of a clock reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     /// Running time so far; never decreases.
     pub counted: Duration,
     /// The pause that has just ended, if any.
@@ -31,7 +31,7 @@ impl RunningTime {
     /// Adds a reading of a monotonic clock. `is_watched` is true if the clock should have been read
     /// at least once in [`PAUSE_LOOK_MS`](goondan_protocol::limits::PAUSE_LOOK_MS) since the last
     /// reading.
-    pub fn read(&mut self, clock: Duration, is_watched: bool) -> Reading {
+    pub fn read(&mut self, clock: Duration, is_watched: bool) -> ClockReading {
         let since = clock.saturating_sub(self.read_at);
         let from = self.read_at.max(self.stands_until);
         self.read_at = self.read_at.max(clock);
@@ -41,7 +41,7 @@ impl RunningTime {
         } else {
             self.counted += clock.saturating_sub(from);
         }
-        Reading {
+        ClockReading {
             counted: self.counted,
             pause: is_pause.then_some(since),
         }
@@ -58,8 +58,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn counted(n: u64) -> Reading {
-        Reading {
+    fn counted(n: u64) -> ClockReading {
+        ClockReading {
             counted: ms(n),
             pause: None,
         }

@@ -28,7 +28,7 @@ use crate::enforcement::enforce;
 #[cfg(target_os = "linux")]
 use crate::error::EnforceError;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-use crate::inherited::close_inherited_files;
+use crate::inherited_files::close_inherited_files;
 #[cfg(target_os = "linux")]
 use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 use crate::plan::{UnmetLevel, plan};

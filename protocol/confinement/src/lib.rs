@@ -11,7 +11,7 @@
 //!
 //! # Map
 //!
-//! * `allowed`: files that almost every program needs, in addition to the user's settings.
+//! * `rights`: files that almost every program needs, in addition to the user's settings.
 //! * `denial`: reports denied accesses, and the settings that would allow them.
 //! * `entry`: entry into the sandbox, for callers that start programs.
 //! * `self_confinement`: restrictions of agent and connector processes.
@@ -57,10 +57,10 @@
 //! A program that runs as root has no capabilities: it has the rights of an ordinary owner of its
 //! files.
 
-pub use self::allowed::{ProgramContext, ProgramRights, find_program, readable};
 pub use self::denial::{Denials, denial_of_packages};
 pub use self::entry::{Sandbox, SandboxEntry, SandboxError, out_of_words};
 pub use self::plan::{ConfinementPlan, UnmetLevel, plan};
+pub use self::rights::{ProgramContext, ProgramRights, find_program, readable};
 pub use goondan_protocol::sandbox::{
     Facts, InvalidPath, Level, Network, OwnSandbox, Right, SandboxPath, SandboxPolicy,
 };
@@ -70,7 +70,7 @@ pub use self::enforcement::{EnforcementReport, enforce};
 #[cfg(target_os = "linux")]
 pub use self::error::EnforceError;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-pub use self::inherited::close_inherited_files;
+pub use self::inherited_files::close_inherited_files;
 #[cfg(target_os = "linux")]
 pub use self::namespace_probe::{probe_namespaces, try_as_asked};
 #[cfg(target_os = "linux")]
@@ -111,7 +111,6 @@ pub fn open_beneath() -> std::io::Result<()> {
 /// The port of the sandbox's loopback at which programs find the proxy to the hosts that they may reach.
 pub const PROXY_PORT: u16 = 3128;
 
-mod allowed;
 #[cfg(target_os = "linux")]
 mod capabilities;
 mod denial;
@@ -125,7 +124,7 @@ mod error;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-mod inherited;
+mod inherited_files;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 mod layout;
 #[cfg(target_os = "linux")]
@@ -141,6 +140,7 @@ mod outside_sockets;
 mod plan;
 #[cfg(target_os = "linux")]
 mod probe;
+mod rights;
 #[cfg(any(target_os = "macos", test))]
 mod seatbelt;
 #[cfg(target_os = "macos")]

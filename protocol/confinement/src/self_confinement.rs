@@ -12,13 +12,13 @@ use nix::unistd::getppid;
 
 use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, Right, SandboxPolicy};
 
-use crate::allowed::{PROGRAMS, SETTINGS, certificate_authorities};
 use crate::capabilities::{self, RetainedCapabilities};
 use crate::error::EnforceError;
 use crate::files::{LandlockRules, restrict_scopes};
 use crate::layout::Layout;
 use crate::mounts::{RootOwner, replace_root};
 use crate::namespaces::{NamespaceError, unshare_mounts};
+use crate::rights::{PROGRAMS, SETTINGS, certificate_authorities};
 use crate::system_calls::{self, Caller};
 
 /// The program of this process, even if its file was replaced meanwhile.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, InstanceKey, QuestionId, TurnId, WorkspaceId};
-use crate::ignored::IgnoredCounts;
+use crate::ignored_messages::IgnoredCounts;
 use crate::ipc::ChildRole;
 use crate::limits::MAX_PROCESSES_PAGE;
 use crate::process_limits::ProcessLimits;

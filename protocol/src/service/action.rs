@@ -201,7 +201,7 @@ enum AnswerFormat {
     Done(&'static str),
     Result,
     Messages(JsonObject),
-    Told(fn(Value) -> Result<String, Error>),
+    Formatted(fn(Value) -> Result<String, Error>),
 }
 
 impl ActionPlan {
@@ -230,14 +230,14 @@ impl ActionPlan {
         ))
     }
 
-    /// Plans one request; the model receives the result as formatted by `told`.
-    pub(super) fn told(
+    /// Plans one request; the model receives the result as formatted by `format`.
+    pub(super) fn formatted_by(
         action: &impl Serialize,
-        told: fn(Value) -> Result<String, Error>,
+        format: fn(Value) -> Result<String, Error>,
     ) -> Result<Self, PlanError> {
         Ok(Self::new(
             vec![ConnectorRequest::of(action)?],
-            AnswerFormat::Told(told),
+            AnswerFormat::Formatted(format),
         ))
     }
 
@@ -322,7 +322,7 @@ impl ActionPlan {
                 Ok(Value::Object(place).to_string())
             }
             AnswerFormat::Result => Ok(results.pop().unwrap_or_default().to_string()),
-            AnswerFormat::Told(told) => told(results.pop().unwrap_or_default())
+            AnswerFormat::Formatted(format) => format(results.pop().unwrap_or_default())
                 .map_err(|error| PlanError::Failed(format!("failed to read the answer: {error}"))),
         }
     }

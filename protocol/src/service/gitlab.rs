@@ -335,7 +335,7 @@ struct Args {
 }
 
 /// The arguments of a call, and its project.
-struct Planned<'a> {
+struct PlannedCall<'a> {
     call: &'a ActionCall<'a>,
     args: Args,
     project: String,
@@ -343,7 +343,7 @@ struct Planned<'a> {
     is_home: bool,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> PlannedCall<'a> {
     fn of(call: &'a ActionCall<'a>) -> Result<Self, PlanError> {
         let args: Args = call.args()?;
         let (project, is_home) = call.place("project", args.project.as_ref(), "project")?;
@@ -382,7 +382,7 @@ impl<'a> Planned<'a> {
 }
 
 fn comment(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     let reference = planned.reference()?;
     // A thread belongs to the issue or merge request that the turn is about.
     let is_here = planned.fact("reference").as_ref() == Some(&reference);
@@ -399,7 +399,7 @@ fn comment(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn open_issue(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let Planned { args, project, .. } = Planned::of(call)?;
+    let PlannedCall { args, project, .. } = PlannedCall::of(call)?;
     ActionPlan::result(&GitLab::OpenIssue {
         project,
         title: args.title.unwrap_or_default(),
@@ -409,9 +409,9 @@ fn open_issue(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     let reference = planned.reference()?;
-    let Planned { args, project, .. } = planned;
+    let PlannedCall { args, project, .. } = planned;
     let state = args.state.as_deref().map(|state| match state {
         "reopen" => StateChange::Reopen,
         _ => StateChange::Close,
@@ -440,7 +440,7 @@ fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn read(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     ActionPlan::result(&GitLab::Read {
         reference: planned.reference()?,
         project: planned.project,
@@ -448,7 +448,7 @@ fn read(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn comments(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     ActionPlan::result(&GitLab::Comments {
         reference: planned.reference()?,
         page: planned.args.page.unwrap_or(1),
@@ -457,7 +457,7 @@ fn comments(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn diff(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     let reference = planned.reference()?;
     if !reference.starts_with('!') {
         return Err(PlanError::Invalid(format!(
@@ -472,9 +472,9 @@ fn diff(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn set_status(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     let commit = planned.argument(planned.args.commit.as_ref(), ("commit", "commit"))?;
-    let Planned { args, project, .. } = planned;
+    let PlannedCall { args, project, .. } = planned;
     let action = GitLab::SetStatus {
         project,
         commit,
@@ -487,9 +487,9 @@ fn set_status(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 }
 
 fn open_merge_request(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
-    let planned = Planned::of(call)?;
+    let planned = PlannedCall::of(call)?;
     let target = planned.argument(planned.args.target.as_ref(), ("target", "defaultBranch"))?;
-    let Planned { args, project, .. } = planned;
+    let PlannedCall { args, project, .. } = planned;
     ActionPlan::result(&GitLab::OpenMergeRequest {
         project,
         source: args.source,

@@ -193,11 +193,11 @@ fn fetch(method: String, args: Args, mark: String) -> Result<ActionPlan, PlanErr
         timeout_ms,
         mark,
     };
-    Ok(ActionPlan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
+    Ok(ActionPlan::formatted_by(&action, result_text)?.within(timeout_ms + QUEUE_MS))
 }
 
 /// Text for the model: status, final URL, headers, and the body after an empty line.
-fn told(answer: Value) -> Result<String, Error> {
+fn result_text(answer: Value) -> Result<String, Error> {
     let fetched: FetchResult = serde_json::from_value(answer)?;
     let mut text = format!("status: {}\nurl: {}\n", fetched.status, fetched.url);
     for (name, value) in &fetched.headers {

@@ -54,8 +54,8 @@ fn message_of(telegram: &Telegram, id: &str) -> BotAction {
 }
 
 /// Message shown to the user who pressed the button.
-fn told(telegram: &Telegram, query: &str) -> String {
-    wait_for("whoever pressed is told", || {
+fn notice_for(telegram: &Telegram, query: &str) -> String {
+    wait_for("the notice for the user who pressed", || {
         let mut answers = deeds(telegram, "answerCallbackQuery").into_iter();
         let answer = answers.find(|deed| deed.params["callback_query_id"] == query)?;
         Some(answer.params["text"].as_str().unwrap().to_owned())
@@ -64,12 +64,12 @@ fn told(telegram: &Telegram, query: &str) -> String {
 
 fn press(telegram: &Telegram, user: i64, message: &BotAction, data: &str) -> String {
     let query = telegram.press(user, (CHAT, message.message_id), data);
-    told(telegram, &query)
+    notice_for(telegram, &query)
 }
 
 /// Waits until a message loses its buttons and shows the outcome of its call.
 fn loses_its_buttons(telegram: &Telegram, message: &BotAction, how: &str) {
-    wait_until("the message says what became of it", || {
+    wait_until("the outcome in the message", || {
         let edits = deeds(telegram, "editMessageText");
         let mut of_it = edits
             .iter()
@@ -169,7 +169,7 @@ fn steer_3_old_button_still_decides_after_all_processes_died() {
     let approve = format!("goondan:approve:{id}");
     let query = telegram.press(ANN, (CHAT, message.message_id), &approve);
     daemon = Daemon::serving(&home);
-    let said = told(&telegram, &query);
+    let said = notice_for(&telegram, &query);
     let said = match said.as_str() {
         // The conversation was not loaded by then.
         text if text.ends_with("Try again in a moment.") => {
@@ -249,7 +249,7 @@ fn steer_3_simultaneous_button_and_client_answers_decide_once() {
         let data = format!("goondan:{button}:{id}");
         let query = telegram.press(ANN, (CHAT, message.message_id), &data);
         let client: RunningProgram = home.start_gdn(&["--json", command, &id]);
-        let said = told(&telegram, &query);
+        let said = notice_for(&telegram, &query);
         let ran = client.wait();
         let by_button = !said.starts_with("Nothing changed");
         let by_client = match ran.code {
@@ -340,16 +340,16 @@ spec:
             (posts.len() == count).then(|| posts[count - 1].body.clone())
         })
     };
-    let told = |user: &str, text: &str| {
-        wait_until("whoever pressed is told", || {
-            let told = to(&slack, "/chat.postEphemeral");
-            told.iter().any(|it| {
+    let is_notified = |user: &str, text: &str| {
+        wait_until("a notice for the user who pressed", || {
+            let notices = to(&slack, "/chat.postEphemeral");
+            notices.iter().any(|it| {
                 it.body["user"] == user && it.body["text"].as_str().unwrap().contains(text)
             })
         });
     };
     let closed = |ts: &str, how: &str| {
-        wait_until("the message says what became of it", || {
+        wait_until("the outcome in the message", || {
             let updates = to(&slack, "/chat.update");
             updates.iter().any(|it| {
                 let text = it.body["blocks"].to_string();
@@ -369,14 +369,14 @@ spec:
         assert_eq!(press_in_slack(daemon, user, ts, action, id), 200);
     };
     press(&daemon, "U8", "9.1", "goondan:approve", &id);
-    told("U8", "user U8 is not in");
+    is_notified("U8", "user U8 is not in");
     is_remembered(&home, "slack", &id);
     drop(daemon.kill());
     drop(sending);
     let daemon = Daemon::serving(&home);
     assert_eq!(id_of(&the_call(&home)), id, "it is the same question");
     press(&daemon, "U7", "9.1", "goondan:approve", &id);
-    told("U7", "Approved.");
+    is_notified("U7", "Approved.");
     let again = ["send", "--instance", "a", "--event-id", "run-x", "run x"];
     home.gdn(&again).exits(0).prints(&["ran x"]);
     assert_eq!(runs_of(&home, "x"), 1);
@@ -387,10 +387,10 @@ spec:
     press(&daemon, "U7", "9.2", "goondan:deny", &id);
     sending.wait().exits(0).prints(&["E_TOOL_DENIED"]);
     assert_eq!(runs_of(&home, "y"), 0);
-    told("U7", "Denied.");
+    is_notified("U7", "Denied.");
     // The fake does not restart its count with a new daemon.
     closed("9.2", "denied by slack:U7");
     press(&daemon, "U7", "9.2", "goondan:approve", &id);
-    told("U7", "Nothing changed");
+    is_notified("U7", "Nothing changed");
     assert_eq!(runs_of(&home, "y"), 0);
 }

@@ -334,7 +334,7 @@ fn steer_3_canceled_turn_withdraws_its_pending_approvals() {
     home.gdn(&["approve", &id])
         .exits(5)
         .tells(&["its turn has ended", "gdn inbox approvals"]);
-    daemon.log().wait_for("it is told", |line| {
+    daemon.log().wait_for("it is reported", |line| {
         line["approvalId"] == json!(id) && line["how"] == "withdrawn: the turn is cancelled"
     });
     assert_eq!(home.ask("a", "echo after"), "after");

@@ -178,7 +178,7 @@ spec: {{connectorRef: Connector/broken}}
     let status = home.gdn(&["status", "--json"]).exits(16);
     assert_eq!(status.error_json()["code"], "degraded");
     // It runs briefly after each restart.
-    wait_until("the program is told as well", || {
+    wait_until("the program is notified as well", || {
         let status = home.gdn(&["status", "--json"]).exits(16).json();
         let unhealthy = &status["workspaces"][0]["unhealthy"][0];
         unhealthy["name"] == "broken" && unhealthy["readiness"] == "notReady"
@@ -208,7 +208,7 @@ fn sup_3_missing_connector_program_is_reported_and_agents_work() {
     let daemon = Daemon::start_in(&home, bin_dir.path());
     daemon
         .log()
-        .wait_for("what is missing is told at the start", |line| {
+        .wait_for("what is missing is reported at the start", |line| {
             line["level"] == "warn" && line["error"].to_string().contains(CONNECTOR)
         });
     home.gdn(&["run"]);

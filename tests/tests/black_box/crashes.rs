@@ -49,7 +49,7 @@ fn msg_8_agent_killed_in_a_turn_loses_and_repeats_nothing() {
     let steps = daemon.log().saying("step.started");
     assert_eq!(steps.len(), 4, "{steps:#?}");
 
-    let crashed = daemon.log().wait_for("the crash is told", |line| {
+    let crashed = daemon.log().wait_for("the crash is reported", |line| {
         message(line) == "process crashed" && line["instanceKey"] == "main"
     });
     assert_eq!(crashed["how"], "killed by SIGKILL");

@@ -45,7 +45,7 @@ fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// Number of occurrences of each text in the journals, by role.
-fn said(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
+fn log_counts(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
     let mut said = BTreeMap::new();
     for journal in files(&state_root.join("workspaces"), "base.jsonl") {
         for line in fs::read_to_string(journal).unwrap().lines() {
@@ -82,7 +82,10 @@ fn rel_2_random_kills_leave_each_event_in_the_journals_once() {
 
     let state_root = PathBuf::from(told["stateRoot"].as_str().unwrap());
     assert!(state_root.starts_with(&temporary));
-    let (asked, answered) = (said(&state_root, "user"), said(&state_root, "assistant"));
+    let (asked, answered) = (
+        log_counts(&state_root, "user"),
+        log_counts(&state_root, "assistant"),
+    );
     assert_eq!(asked.len(), usize::try_from(accepted).unwrap());
     for (input, times) in asked {
         let answer = format!("done: {input}");

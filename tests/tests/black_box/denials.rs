@@ -79,7 +79,7 @@ fn is_told(level: &str, signal: &str, socket: &str) {
             .filter(|line| line.starts_with("[sandbox"))
             .collect();
         let [told] = told.as_slice() else {
-            panic!("{level}, {command}: one sentence is told: {said}");
+            panic!("{level}, {command}: one sentence is reported: {said}");
         };
         for part in [&format!("[sandbox `{level}`: "), &what, remedy] {
             assert!(told.contains(part), "{command}: {part}: {told}");

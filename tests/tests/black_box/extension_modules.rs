@@ -129,7 +129,7 @@ fn lab() -> Home {
     home
 }
 
-fn told(home: &Home, text: &str) -> Value {
+fn model_request(home: &Home, text: &str) -> Value {
     serde_json::from_str(&home.ask("ann", text)).unwrap()
 }
 
@@ -160,7 +160,7 @@ fn ext_2_module_wraps_turns_steps_and_calls() {
     }
     let home = lab();
     let daemon = Daemon::serving(&home);
-    let first = told(&home, "one");
+    let first = model_request(&home, "one");
     assert_eq!(
         first,
         json!({
@@ -169,7 +169,7 @@ fn ext_2_module_wraps_turns_steps_and_calls() {
         })
     );
     wait_for_state(&home, &json!({"count": 1}));
-    let second = told(&home, "run echo hello");
+    let second = model_request(&home, "run echo hello");
     assert!(
         second["reply"].as_str().unwrap().contains("hello\n!"),
         "{second}"
@@ -191,10 +191,10 @@ fn ext_2_module_wraps_turns_steps_and_calls() {
             "E_TOOL_INVALID_ARGS: bash__exec: at `/command`",
         ),
     ] {
-        let told = told(&home, &format!("run {command}"));
+        let told = model_request(&home, &format!("run {command}"));
         assert!(told["reply"].as_str().unwrap().contains(said), "{told}");
     }
-    let asked = told(&home, "ask what now");
+    let asked = model_request(&home, "ask what now");
     assert_eq!(asked["asked"], "what now");
     assert_eq!(
         home.ask("ann", "fail"),
@@ -214,7 +214,7 @@ fn a_module_that_fails_fails_its_turn_and_no_more() {
     }
     let home = lab();
     let daemon = Daemon::serving(&home);
-    assert_eq!(told(&home, "one")["count"], 1);
+    assert_eq!(model_request(&home, "one")["count"], 1);
     let agent = home.ps_agent("ann").unwrap()["pid"].clone();
     for (input, said) in [
         (
@@ -270,7 +270,7 @@ fn a_module_that_fails_fails_its_turn_and_no_more() {
         ran.exits(7).tells(&said);
         wait_for_state(&home, &json!({"count": 1}));
     }
-    assert_eq!(told(&home, "two")["count"], 2, "the turns go on");
+    assert_eq!(model_request(&home, "two")["count"], 2, "the turns go on");
     assert_eq!(home.ps_agent("ann").unwrap()["pid"], agent);
     let messages = home.history("ann");
     let of = |kind: &str| {
@@ -294,7 +294,7 @@ fn ext_2_turn_resumed_after_a_crash_repeats_no_module_work() {
     }
     let home = lab();
     let daemon = Daemon::serving(&home);
-    assert_eq!(told(&home, "one")["count"], 1);
+    assert_eq!(model_request(&home, "one")["count"], 1);
     let waiting = home.start_gdn(&["send", "--instance", "ann", "wait"]);
     let is_called = || {
         let pending = home.gdn_json(&["instance", "history", "ann"])["pending"].to_string();
@@ -342,7 +342,7 @@ fn unusable_module_reports_why_and_an_edit_fixes_it() {
         refused().tells(&said);
     }
     edit(&home, &daemon, LAB);
-    assert_eq!(told(&home, "one")["count"], 1);
+    assert_eq!(model_request(&home, "one")["count"], 1);
     daemon.stop();
 }
 
@@ -362,7 +362,7 @@ fn the_start_of_the_runtime_is_no_time_of_the_modules() {
     command.env("PATH", std::env::join_paths(dirs).unwrap());
     let daemon = Daemon::start_command(&home, command);
     home.gdn(&["run"]).exits(0);
-    assert_eq!(told(&home, "one")["count"], 1);
+    assert_eq!(model_request(&home, "one")["count"], 1);
     daemon.stop();
 }
 

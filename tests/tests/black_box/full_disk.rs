@@ -91,7 +91,7 @@ fn msg_10_full_disk_acknowledges_nothing_and_recovers_with_room() {
     let refused = home.gdn(&["send", "--event-id", "two", &large]);
     let told = ["No space left on device", "the event was not accepted"];
     refused.exits(8).tells(&told);
-    daemon.log().wait_for("the failure is told", |line| {
+    daemon.log().wait_for("the failure is reported", |line| {
         line["level"] == "error" && line.to_string().contains("No space left on device")
     });
     // It can still be inspected.

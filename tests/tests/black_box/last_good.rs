@@ -39,7 +39,7 @@ fn sup_8_daemon_started_on_a_broken_file_runs_the_last_good_one() {
     ] {
         home.write("project/goondan.yaml", broken);
         let daemon = Daemon::start(&home);
-        daemon.log().wait_for("it is told", |line| {
+        daemon.log().wait_for("it is reported", |line| {
             message(line) == "running last known good configuration" && line["level"] == "error"
         });
         let status = workspace(&home);
@@ -226,7 +226,7 @@ fn sec_1_a_configuration_with_a_secret_written_out_is_not_kept() {
     let written = WITH_TOKEN.replace("valueFrom: {env: TOKEN}", "value: hunter2-and-more");
     let home = Home::new(&LAB.replace("    path: /hook\n", &written));
     let daemon = Daemon::serving(&home);
-    daemon.log().wait_for("it is told", |line| {
+    daemon.log().wait_for("it is reported", |line| {
         message(line) == "configuration not stored as last known good"
     });
     drop(daemon.stop());

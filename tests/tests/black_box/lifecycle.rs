@@ -227,7 +227,7 @@ fn logs_are_followed_and_narrowed() {
     let asked = home.gdn(&["send", "--agent", "helper", "echo once more"]);
     asked.exits(0);
     for followed in [&following, &of_helper] {
-        wait_until("both lives are told", || {
+        wait_until("both lives are reported", || {
             followed.stdout().matches("turn.completed").count() >= 2
         });
     }
@@ -296,7 +296,7 @@ fn stop_lets_the_turn_in_progress_finish() {
     home.gdn(&["send", "--no-wait", "hold x"]).exits(0);
     wait_until("the tool runs", || home.note("x.runs") == "run\n");
     let stopping = home.start_gdn(&["stop"]);
-    wait_until("the agent is told", || {
+    wait_until("the agent is notified", || {
         home.ps_agent("main")
             .is_some_and(|process| process["state"] == "draining")
     });

@@ -113,7 +113,7 @@ fn process_out_of_memory_is_reported_and_counts_as_crashed() {
     misbehaviour::order(home.path(), AGENT, &[Misbehaviour::Hoard]);
     // The next process does not misbehave, and answers.
     assert_eq!(home.ask("main", "echo well"), "well");
-    let crashed = daemon.log().wait_for("the crash is told", |line| {
+    let crashed = daemon.log().wait_for("the crash is reported", |line| {
         message(line) == "process crashed" && line["instanceKey"] == "main"
     });
     assert_eq!(

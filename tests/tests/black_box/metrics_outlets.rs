@@ -45,11 +45,11 @@ fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
     assert_eq!(
         stranger,
         Some(0.0),
-        "gdn, which has control rights, is told all"
+        "gdn, which has control rights, is shown everything"
     );
     // The next response is at most a second old.
     home.ask("main", "echo hi");
-    wait_until("the next turn is told", || {
+    wait_until("the next turn is reported", || {
         let told = http::get(address, "/metrics").unwrap();
         Scrape::read(&told.body).sum("goondan_turns_total", &COMPLETED) == Some(2.0)
     });
@@ -116,7 +116,7 @@ fn obs_3_otlp_collector_gets_the_same_metrics_after_an_outage() {
                 && labels.contains(&label("outcome", "completed"))
         })
     };
-    wait_until("the turn is told", || {
+    wait_until("the turn is reported", || {
         completed().any(|point| point["asDouble"] == 1.0)
     });
     let took = points(&collector, "goondan_turn_duration_seconds");

@@ -55,7 +55,7 @@ fn post(address: SocketAddr, key: &str, event_id: &str, said: &str) -> Value {
 
 /// User messages of a conversation, once it has answered this many times.
 #[track_caller]
-fn told(home: &Home, key: &str, answers: usize) -> Vec<String> {
+fn replies(home: &Home, key: &str, answers: usize) -> Vec<String> {
     wait_until("it has answered", || {
         let listed = home.gdn_json(&["instance", "list"]).to_string();
         listed.contains(&format!("\"{key}\"")) && home.history(key).len() == 2 * answers
@@ -78,11 +78,11 @@ fn sec_9_sender_cannot_take_keys_or_events_of_other_connections() {
     let sent = home.gdn_json(&["send", "--event-id", "1", "mine"]);
     assert_eq!(sent["duplicate"], false);
     assert_eq!(sent["outcome"]["reply"], "heard mine");
-    assert_eq!(told(&home, "main", 1), ["mine"]);
-    assert_eq!(told(&home, "hook:main", 1), ["intruding"]);
-    assert_eq!(told(&home, "hook:telegram:178", 1), ["intruding"]);
-    assert_eq!(told(&home, "other:telegram:178", 1), ["intruding, too"]);
-    assert_eq!(told(&home, "other:hook:main", 1), ["by its whole name"]);
+    assert_eq!(replies(&home, "main", 1), ["mine"]);
+    assert_eq!(replies(&home, "hook:main", 1), ["intruding"]);
+    assert_eq!(replies(&home, "hook:telegram:178", 1), ["intruding"]);
+    assert_eq!(replies(&home, "other:telegram:178", 1), ["intruding, too"]);
+    assert_eq!(replies(&home, "other:hook:main", 1), ["by its whole name"]);
     // A repetition is the same event.
     assert_eq!(post(hook, "main", "1", "intruding"), true);
 }
@@ -93,12 +93,12 @@ fn sec_9_rule_shares_conversations_but_keeps_events_separate() {
     let daemon = Daemon::serving(&home);
     let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
     assert_eq!(post(hook, "main", "1", "by one"), false);
-    assert_eq!(told(&home, "main", 1), ["by one"]);
+    assert_eq!(replies(&home, "main", 1), ["by one"]);
     assert_eq!(post(other, "main", "1", "by the other"), false);
-    assert_eq!(told(&home, "main", 2), ["by one", "by the other"]);
+    assert_eq!(replies(&home, "main", 2), ["by one", "by the other"]);
     home.gdn(&["send", "--event-id", "1", "by a person"])
         .exits(0);
-    assert_eq!(told(&home, "main", 3).last().unwrap(), "by a person");
+    assert_eq!(replies(&home, "main", 3).last().unwrap(), "by a person");
     assert_eq!(post(hook, "main", "1", "by one"), true);
     assert_eq!(post(other, "main", "1", "by the other"), true);
 }
@@ -110,7 +110,7 @@ fn sec_9_older_conversation_keeps_its_key_if_it_was_exclusive() {
     let hook = daemon.webhook("hook");
     // Like all keys before they were namespaced by connection.
     post(hook, "ann", "1", "before");
-    told(&home, "ann", 1);
+    replies(&home, "ann", 1);
     home.gdn(&["send", "mine"]).exits(0);
     daemon.stop();
     home.write("project/goondan.yaml", &project(""));
@@ -121,8 +121,8 @@ fn sec_9_older_conversation_keeps_its_key_if_it_was_exclusive() {
         post(other, "ann", &n.to_string(), "a stranger");
         post(hook, "main", &n.to_string(), "a stranger");
     }
-    assert_eq!(told(&home, "ann", 3), ["before", "after", "after"]);
-    assert_eq!(told(&home, "other:ann", 2), ["a stranger"; 2]);
-    assert_eq!(told(&home, "hook:main", 2), ["a stranger"; 2]);
-    assert_eq!(told(&home, "main", 1), ["mine"]);
+    assert_eq!(replies(&home, "ann", 3), ["before", "after", "after"]);
+    assert_eq!(replies(&home, "other:ann", 2), ["a stranger"; 2]);
+    assert_eq!(replies(&home, "hook:main", 2), ["a stranger"; 2]);
+    assert_eq!(replies(&home, "main", 1), ["mine"]);
 }

@@ -366,7 +366,7 @@ fn sys_4_turn_parked_for_consent_survives_restart_and_resumes() {
     log_in(&home, &server);
     daemon
         .log()
-        .wait_for("it is told", |line| line["message"] == "auth.granted");
+        .wait_for("it is reported", |line| line["message"] == "auth.granted");
     wait_until("the turn goes on", || home.history("main").len() == 2);
     assert_eq!(home.history("main")[1]["data"]["content"], "Hello.");
     assert_eq!(Some(key_of(&model)), server.access_token());

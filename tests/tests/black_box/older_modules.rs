@@ -173,7 +173,7 @@ fn home() -> Home {
 }
 
 /// JSON that the extension logged after `word`, in order.
-fn told(daemon: &Daemon, word: &str) -> Vec<Value> {
+fn log_lines(daemon: &Daemon, word: &str) -> Vec<Value> {
     let lines = daemon.log().lines();
     let told = lines.iter().filter_map(|line| {
         let text = message(line).strip_prefix(word)?.to_owned();
@@ -205,12 +205,12 @@ fn compat_3_older_tools_extensions_and_connectors_run_unchanged() {
         broken.contains("suggestion: Ask tomorrow.\nhelp: https://example.org/help"),
         "{broken}"
     );
-    let calls = told(&daemon, "call ");
+    let calls = log_lines(&daemon, "call ");
     assert_eq!(calls[0]["type"], "object");
     assert_eq!(calls[1]["error"]["code"], "E_SOLD_OUT");
     assert_eq!(calls[1]["error"]["suggestion"], "Ask tomorrow.");
     assert_eq!(calls[1]["error"]["helpUrl"], "https://example.org/help");
-    let turns = told(&daemon, "told ");
+    let turns = log_lines(&daemon, "told ");
     assert!(
         turns
             .iter()
@@ -268,7 +268,7 @@ fn compat_3_late_answer_names_its_request() {
         message(line) == "turn committed and answered" && line["instanceKey"] == "worker:main"
     });
     home.ask("main", "again");
-    let asked = &told(&daemon, "asked ")[0];
+    let asked = &log_lines(&daemon, "asked ")[0];
     assert_eq!(asked["async"], true);
     assert_eq!(asked["accepted"], true);
     let answer = daemon.log().wait_for("the answer is handed out", |line| {

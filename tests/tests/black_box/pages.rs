@@ -282,7 +282,7 @@ fn obs_1_ps_watch_reports_changes_over_a_kill_until_stop() {
     assert_eq!(home.ask("main", "echo one"), "one");
     let pid = home.ps_agent("main").unwrap()["pid"].clone();
     let is_told = |pid: &Value| changes(&watch, "main").iter().any(|(_, told)| told == pid);
-    wait_until("its process is told", || is_told(&pid));
+    wait_until("its process is notified", || is_told(&pid));
     assert_eq!(changes(&watch, "main")[0].0, "appeared");
     plain.wait_for_stdout(&format!("pid {pid}"));
     drop(daemon.kill());
@@ -292,7 +292,7 @@ fn obs_1_ps_watch_reports_changes_over_a_kill_until_stop() {
     assert_eq!(home.ask("main", "echo two"), "two");
     let next = home.ps_agent("main").unwrap()["pid"].clone();
     assert_ne!(pid, next);
-    wait_until("the next process is told", || is_told(&next));
+    wait_until("the next process is notified", || is_told(&next));
     plain.wait_for_stdout(&format!("pid {next}"));
     home.gdn(&["stop"]).exits(0);
     watch.wait().exits(0);

@@ -176,7 +176,7 @@ fn compat_3_registered_tool_call_times_out_and_turn_continues() {
         late.starts_with("E_TOOL_TIMEOUT: the call ran longer than 3000 ms"),
         "{late}"
     );
-    daemon.log().wait_for("the module was told", |line| {
+    daemon.log().wait_for("the module was notified", |line| {
         message(line).contains("the call was canceled")
     });
     assert_eq!(home.ask("ann", "call memo__ask hi"), "worker heard hi");

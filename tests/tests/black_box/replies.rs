@@ -148,7 +148,7 @@ fn broken_connection_is_reported_to_its_caller() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram, "1:wrong");
     let daemon = Daemon::serving(&home);
-    wait_until("it is told", || {
+    wait_until("it is reported", || {
         home.ps()
             .iter()
             .any(|process| process["detail"].to_string().contains("(401)"))

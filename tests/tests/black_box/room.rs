@@ -74,7 +74,7 @@ fn sup_3_longest_idle_agents_stop_when_descriptors_run_short() {
         Vec::<&serde_json::Value>::new()
     );
     assert!(!home.running(AGENT).is_empty() && home.running(AGENT).len() < CONVERSATIONS);
-    daemon.log().wait_for("it is told", |line| {
+    daemon.log().wait_for("it is reported", |line| {
         message(line) == "resources for processes run short; stopping the longest idle agents"
             && line["shortOf"] == json!("file descriptors")
     });

@@ -164,7 +164,7 @@ fn rejected_slack_token_is_reported_and_events_still_arrive() {
     let slack = slack_double();
     let home = slack_home(&slack, "a-bad-token", ("send", "text"), "");
     let daemon = Daemon::serving(&home);
-    wait_until("it is told", || {
+    wait_until("it is reported", || {
         detail(&home, "slack").contains("agents cannot write: Slack says: invalid_auth")
     });
     mention(&daemon, "<@U9> say Hello", "1.5");

@@ -59,7 +59,7 @@ fn refer(home: &Home) {
 }
 
 /// Description and path of the skill as the model receives them.
-fn told(home: &Home) -> (String, String) {
+fn offered_skills(home: &Home) -> (String, String) {
     assert_eq!(home.ask("main", "good morning"), "hello");
     let history = home.history("main");
     let mut texts = history
@@ -88,7 +88,7 @@ fn pkg_2_skill_is_a_package_that_the_model_reads_on_demand() {
     refer(&home);
     home.gdn(&["validate"]).exits(0);
     home.gdn(&["run"]).exits(0);
-    let (told, place) = told(&home);
+    let (told, place) = offered_skills(&home);
     assert!(
         told.starts_with("Skill `pdf-forms`: Fills in forms. Use it when somebody sends one.\n"),
         "{told}"

@@ -23,7 +23,7 @@ fn sup_3_agents_start_on_demand_and_the_daemon_runs_without_any() {
     assert_eq!(home.running(AGENT).len(), 1);
     processes::signal(home.running(AGENT)[0].pid, Signal::SIGKILL);
     // It has no work, so no replacement is started.
-    daemon.log().wait_for("the crash is told", |line| {
+    daemon.log().wait_for("the crash is reported", |line| {
         message(line) == "process crashed"
     });
     wait_until("no agent runs", || home.running(AGENT).is_empty());
@@ -131,7 +131,7 @@ fn sup_9_a_pause_of_the_daemon_is_no_silence_of_its_children() {
     wait_until("the pause is over", || paused.elapsed() >= PAUSE);
     processes::signal(daemon.pid(), Signal::SIGCONT);
     let resumed = Instant::now();
-    daemon.log().wait_for("the pause is told", |line| {
+    daemon.log().wait_for("the pause is reported", |line| {
         message(line).starts_with("the daemon was suspended for a while")
             && line["durationMs"].as_u64() >= Some(30_000)
     });

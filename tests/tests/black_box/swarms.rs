@@ -40,7 +40,7 @@ fn workspace(home: &Home) -> Value {
     home.gdn_json(&["status"])["workspaces"][0].clone()
 }
 
-fn said(home: &Home, text: &str) -> String {
+fn reply(home: &Home, text: &str) -> String {
     home.gdn(&["send", text]).exits(0).stdout
 }
 
@@ -51,12 +51,12 @@ fn compat_1_named_swarm_runs_through_reloads_and_restarts() {
     home.gdn(&["run"])
         .exits(0)
         .prints(&["day (not running: night)"]);
-    assert_eq!(said(&home, "hi"), "day: hi\n");
+    assert_eq!(reply(&home, "hi"), "day: hi\n");
 
     home.gdn(&["run", "--swarm", "night"])
         .exits(0)
         .prints(&["night (not running: day)"]);
-    assert_eq!(said(&home, "hi"), "night: hi\n");
+    assert_eq!(reply(&home, "hi"), "night: hi\n");
     home.gdn(&["ps"])
         .exits(0)
         .tells(&["Swarm night (not running: day)"]);
@@ -67,7 +67,7 @@ fn compat_1_named_swarm_runs_through_reloads_and_restarts() {
         &PROJECT.replace("night: $", "late: $"),
     );
     home.gdn(&["reload"]).exits(0);
-    assert_eq!(said(&home, "hi"), "late: hi\n");
+    assert_eq!(reply(&home, "hi"), "late: hi\n");
 
     // An unknown name changes nothing.
     let noon = ["run", "--swarm", "noon"];
@@ -75,7 +75,7 @@ fn compat_1_named_swarm_runs_through_reloads_and_restarts() {
         .exits(6)
         .tells(&["the Swarm `noon` to run does not exist; the project has `day`, `night`"]);
     assert_eq!(workspace(&home)["swarm"], json!("night"));
-    assert_eq!(said(&home, "hi"), "late: hi\n");
+    assert_eq!(reply(&home, "hi"), "late: hi\n");
 
     // Neither does a restart of the daemon.
     daemon.stop();
@@ -84,7 +84,7 @@ fn compat_1_named_swarm_runs_through_reloads_and_restarts() {
         workspace(&home)["swarm"] == json!("night")
     });
     assert_eq!(workspace(&home)["idleSwarms"], json!(["day"]));
-    assert_eq!(said(&home, "hi"), "late: hi\n");
+    assert_eq!(reply(&home, "hi"), "late: hi\n");
 
     // Nor does an edit of the watched files.
     home.gdn(&["run", "--watch"]).exits(0);
@@ -95,12 +95,12 @@ fn compat_1_named_swarm_runs_through_reloads_and_restarts() {
         "project/goondan.yaml",
         &PROJECT.replace("night: $", "later: $"),
     );
-    wait_until("the edit is active", || said(&home, "hi") == "later: hi\n");
+    wait_until("the edit is active", || reply(&home, "hi") == "later: hi\n");
 
     home.gdn(&["run", "--first-swarm"])
         .exits(0)
         .prints(&["day (not running: night)"]);
-    assert_eq!(said(&home, "hi"), "day: hi\n");
+    assert_eq!(reply(&home, "hi"), "day: hi\n");
 }
 
 #[test]

@@ -50,7 +50,7 @@ spec:
 }
 
 /// Number of received notifications by kind.
-fn told(server: &Provider) -> BTreeMap<String, usize> {
+fn notification_counts(server: &Provider) -> BTreeMap<String, usize> {
     let mut told = BTreeMap::new();
     for received in server.received() {
         let on = received.body["on"].as_str().unwrap().to_owned();
@@ -109,10 +109,12 @@ fn task_8_person_is_notified_with_the_command_and_no_secret() {
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
     new_task(&home);
-    wait_until("somebody is told of the key", || told(&server).len() == 1);
+    wait_until("the notification about the key", || {
+        notification_counts(&server).len() == 1
+    });
     paste(&home, &command(&server, "dependency"));
-    wait_until("somebody is told of the question", || {
-        told(&server).len() == 2
+    wait_until("the notification about the question", || {
+        notification_counts(&server).len() == 2
     });
     let asked = server.received().pop().unwrap().body;
     assert_eq!(asked["taskId"], "shop", "{asked}");
@@ -121,10 +123,14 @@ fn task_8_person_is_notified_with_the_command_and_no_secret() {
     assert!(asked["command"].as_str().unwrap().contains("'oh yes'"));
     paste(&home, &command(&server, "question"));
     wait_for(&home, "completed");
-    wait_until("somebody is told that it is done", || {
-        told(&server).len() == 3
+    wait_until("the notification about its end", || {
+        notification_counts(&server).len() == 3
     });
-    assert!(told(&server).values().all(|times| *times == 1));
+    assert!(
+        notification_counts(&server)
+            .values()
+            .all(|times| *times == 1)
+    );
     wait_until("that is known", || {
         let shown = shown(&home);
         let all = shown["notifications"].as_array().unwrap().iter();
@@ -258,11 +264,11 @@ spec:
     ));
     let _daemon = Daemon::serving(&home);
     new_task(&home);
-    wait_until("somebody is told of the question", || {
-        told(&server).get("question") == Some(&1)
+    wait_until("the notification about the question", || {
+        notification_counts(&server).get("question") == Some(&1)
     });
     paste(&home, &command(&server, "question"));
-    wait_until("somebody is told that it is done", || {
-        told(&server).get("completed") == Some(&1)
+    wait_until("the notification about its end", || {
+        notification_counts(&server).get("completed") == Some(&1)
     });
 }

@@ -170,7 +170,7 @@ fn work(home: &Home, server: &Provider, agent: &str) {
     assert!(provide.output().unwrap().status.success());
     fs::remove_file(home.path().join("key")).unwrap();
     status("waiting_question");
-    wait_until("somebody is told of the question", || {
+    wait_until("the notification about the question", || {
         server.received().len() > told
     });
 }

@@ -411,7 +411,7 @@ fn task_1_a_new_task_never_takes_over_a_folder_with_files() {
     let daemon = Daemon::serving(&home);
     let old = area(&home).join("docs/old.md");
     fs::create_dir_all(old.parent().unwrap()).unwrap();
-    fs::write(&old, "of somebody else").unwrap();
+    fs::write(&old, "by another user").unwrap();
     let new = ["task", "new", "Shop", "--description", "x", "--id", "shop"];
     for _ in 0..2 {
         home.gdn(&new)

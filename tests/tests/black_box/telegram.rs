@@ -128,7 +128,7 @@ fn rejected_bot_token_is_reported_and_disturbs_no_other_part() {
     let telegram = Telegram::start();
     let home = home(&telegram, "1:wrong");
     let _daemon = Daemon::serving(&home);
-    wait_until("it is told", || {
+    wait_until("it is reported", || {
         detail(&home).contains("rejects the bot's token (401)")
     });
     assert_eq!(home.ask("ann", "echo here"), "here");

@@ -212,7 +212,7 @@ fn waiting_agent_shows_the_agent_it_waits_for() {
     home.gdn(&["ps"])
         .exits(0)
         .prints(&["waiting for left:main"]);
-    wait_until("the question is told with who asked", || {
+    wait_until("the question is reported with who asked", || {
         let listed = home.gdn(&["event", "list"]).exits(0);
         listed.stdout.contains("agent main")
     });

@@ -177,7 +177,7 @@ fn sup_8_invalid_edit_is_reported_until_fixed_without_effect() {
     assert_eq!(home.ask("main", "echo x"), "one x");
     let pid = pid_of(&home, "main");
     save_by_rename(&home, &lab("two").replace("provider:", "provier:"));
-    daemon.log().wait_for("it is told", |line| {
+    daemon.log().wait_for("it is reported", |line| {
         line["level"] == "error"
             && line["error"]
                 .as_str()
@@ -213,7 +213,7 @@ fn sup_8_added_removed_files_and_replaced_project_are_detected() {
     let aside = home.path().join("aside");
     rename(&home.project(), &aside);
     let has_problem = || workspace_of(&home, &aside).get("problem").is_some();
-    wait_until("that it is gone is told", has_problem);
+    wait_until("its end is reported", has_problem);
     fs::create_dir(home.project()).unwrap();
     home.write("project/prompts/helper.md", "Be kind.\n");
     home.write("project/goondan.yaml", &home.filled_in(&lab("two")));

@@ -203,7 +203,7 @@ fn sup_8_an_edit_is_found_when_the_system_lost_count() {
     processes::signal(daemon.pid(), Signal::SIGCONT);
     wait_for_detail(&home, "second");
     if cfg!(target_os = "linux") {
-        daemon.log().wait_for("the loss is told", |line| {
+        daemon.log().wait_for("the loss is reported", |line| {
             message(line).starts_with("too many file changes to report")
         });
     }
@@ -230,7 +230,7 @@ fn sup_8_files_are_compared_where_inotify_is_unavailable() {
     }
     let daemon = Daemon::start_command(&home, unshare(script, &bin(ORCHESTRATOR)));
     watch(&home, "polling");
-    daemon.log().wait_for("it is told", |line| {
+    daemon.log().wait_for("it is reported", |line| {
         message(line) == "no file change notifications; comparing files instead"
     });
     home.gdn(&["status"]).exits(0).prints(&["polling"]);

@@ -7,7 +7,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 /// Complete objects that a watch has printed.
-fn told(watch: &RunningProgram) -> Vec<Value> {
+fn notifications(watch: &RunningProgram) -> Vec<Value> {
     let printed = watch.stdout();
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let lines = whole.lines();
@@ -25,11 +25,11 @@ fn types(told: &[Value]) -> Vec<&str> {
 
 fn wait_for(watch: &RunningProgram, kind: &str, count: usize) -> Vec<Value> {
     let has_come = || {
-        let told = told(watch);
+        let told = notifications(watch);
         types(&told).iter().filter(|it| **it == kind).count() >= count
     };
-    wait_until(&format!("{count} {kind} are told"), has_come);
-    told(watch)
+    wait_until(&format!("{count} {kind} are reported"), has_come);
+    notifications(watch)
 }
 
 /// After a snapshot, no sequence number is skipped or repeated.

@@ -276,7 +276,7 @@ fn sec_2_replies_go_only_to_the_configured_address() {
     // An address of this machine is rejected unless explicitly allowed.
     let home = lab(&format!("{{callback: {{{callback}}}}}"), "");
     let _daemon = Daemon::serving(&home);
-    wait_until("that is told", || {
+    wait_until("the failure is reported", || {
         let hook = home.ps().into_iter().find(|it| it["name"] == "hook");
         let detail = hook.map_or(String::new(), |it| it["detail"].to_string());
         detail.contains("allowPrivate: true")

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{ExportSpec, export, invalid, now, outcome};
 use crate::tools::agents::answer_to;
-use crate::tools::answers::told;
+use crate::tools::answers::to_tool_outcome;
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
@@ -220,7 +220,7 @@ async fn answered(
 
 /// Converts any other answer of the orchestrator to an error.
 fn refused(answer: AgentAnswer) -> ToolFault {
-    let text = match told(answer) {
+    let text = match to_tool_outcome(answer) {
         Ok(outcome) => outcome.text,
         Err(fault) => return fault,
     };

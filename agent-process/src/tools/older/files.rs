@@ -18,7 +18,7 @@ use crate::tools::file_system::replace;
 use crate::tools::invocation::ToolInvocation;
 use crate::tools::places::{Access, ToolRoots, locate};
 use crate::tools::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
-use crate::tools::rooted::{Root, fault_of, split};
+use crate::tools::rooted_files::{Root, fault_of, split};
 
 /// Default limit of bytes that one `read` returns.
 const DEFAULT_READ_BYTES: i64 = 100_000;

@@ -169,7 +169,7 @@ fn flatten_into(items: Vec<Value>, depth: f64, result: &mut Vec<Value>) {
 mod tests {
     use super::*;
 
-    fn told(
+    fn outcome(
         work: fn(&ToolInvocation) -> Result<Value, ToolFault>,
         args: Value,
     ) -> Result<Value, ToolFault> {
@@ -202,13 +202,13 @@ mod tests {
             (" a", None),
             ("a..b.[0]", Some(json!(10))),
         ] {
-            let found = told(query, json!({"data": DATA, "path": path})).unwrap();
+            let found = outcome(query, json!({"data": DATA, "path": path})).unwrap();
             let is_found = expected.is_some();
             let expected = json!({"path": path, "found": is_found, "value": expected});
             assert_eq!(found, expected, "{path}");
         }
         for whole in ["", "."] {
-            let found = told(query, json!({"data": "[1]", "path": whole})).unwrap();
+            let found = outcome(query, json!({"data": "[1]", "path": whole})).unwrap();
             assert_eq!(found, json!({"path": whole, "found": true, "value": [1]}));
         }
     }
@@ -223,7 +223,7 @@ mod tests {
             ("nothing", 0, "null"),
             ("a.b[0]", 1, "number"),
         ] {
-            let found = told(super::count, json!({"data": DATA, "path": path})).unwrap();
+            let found = outcome(super::count, json!({"data": DATA, "path": path})).unwrap();
             assert_eq!(found, json!({"path": path, "count": count, "type": kind}));
         }
     }
@@ -238,15 +238,15 @@ mod tests {
             (json!(9), json!([1, 2, 3, 4])),
         ] {
             let args = json!({"data": "[1,[2,[3,[4]]]]", "depth": depth});
-            let found = told(flatten, args).unwrap();
+            let found = outcome(flatten, args).unwrap();
             let count = result.as_array().unwrap().len();
             assert_eq!(
                 found,
                 json!({"depth": depth, "count": count, "result": result})
             );
         }
-        assert!(told(flatten, json!({"data": "{}"})).is_err());
-        assert!(told(pick, json!({"data": "[]", "keys": []})).is_err());
-        assert!(told(query, json!({"data": "no"})).is_err());
+        assert!(outcome(flatten, json!({"data": "{}"})).is_err());
+        assert!(outcome(pick, json!({"data": "[]", "keys": []})).is_err());
+        assert!(outcome(query, json!({"data": "no"})).is_err());
     }
 }

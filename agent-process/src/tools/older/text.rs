@@ -220,7 +220,7 @@ fn case(call: &ToolInvocation) -> Result<String, ToolFault> {
 mod tests {
     use super::*;
 
-    fn told(work: TextFunction, args: Value) -> Result<String, ToolFault> {
+    fn outcome(work: TextFunction, args: Value) -> Result<String, ToolFault> {
         work(&ToolInvocation {
             call_id: "c".to_owned(),
             args,
@@ -296,7 +296,7 @@ mod tests {
             ),
         ];
         for (work, args, expected) in cases {
-            assert_eq!(told(work, args.clone()).unwrap(), expected, "{args}");
+            assert_eq!(outcome(work, args.clone()).unwrap(), expected, "{args}");
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
             (join, json!({"parts": [null]})),
         ];
         for (work, args) in cases {
-            let fault = told(work, args.clone()).unwrap_err();
+            let fault = outcome(work, args.clone()).unwrap_err();
             assert_eq!(fault.code, "E_TOOL_INVALID_ARGS", "{args}");
         }
     }

@@ -18,7 +18,7 @@ use crate::turn::calls::Calls;
 use crate::turn::context::AdvanceContext;
 use crate::turn::effect::{Scope, TurnEngineEffect};
 use crate::turn::fault::EngineFault;
-use crate::turn::recorded::{OpenTurn, RecordedReply};
+use crate::turn::recovered_turn::{OpenTurn, RecordedReply};
 
 impl RunningTurn {
     /// Restores the state of the turn from its records.

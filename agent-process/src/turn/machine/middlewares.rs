@@ -28,7 +28,7 @@ use crate::turn::calls::Calls;
 use crate::turn::calls::chain::ChainContext;
 use crate::turn::context::AdvanceContext;
 use crate::turn::effect::{Scope, TurnEngineEffect};
-use crate::turn::recorded::OpenTurn;
+use crate::turn::recovered_turn::OpenTurn;
 
 /// Error code of a turn that a middleware failed without giving a code.
 const FAILED: &str = "E_EXT_FAILED";
@@ -121,7 +121,7 @@ impl RunningTurn {
                 Direction::Out(next) => next,
             }),
             Phase::Calling(mut calls) => {
-                calls.give_up(&told(&fault), &mut self.effects);
+                calls.give_up(&fault_text(&fault), &mut self.effects);
                 Phase::Calling(calls)
             }
             other @ (Phase::Settling(_)
@@ -398,7 +398,7 @@ impl RunningTurn {
         );
         calls.begin_way_in();
         if let Some(fault) = &middlewares.fault {
-            calls.give_up(&told(fault), &mut self.effects);
+            calls.give_up(&fault_text(fault), &mut self.effects);
         }
         calls
     }
@@ -464,6 +464,6 @@ fn results_of(message: &Message) -> Vec<ToolResult> {
 }
 
 /// Error result, for the model, of a call that is not made because its turn fails.
-fn told(fault: &ExtensionFault) -> String {
+fn fault_text(fault: &ExtensionFault) -> String {
     format!("{}: {}", fault.code, fault.message)
 }

@@ -15,7 +15,7 @@ use crate::extensions::Summary;
 use crate::model::{ModelError, ModelOutcome};
 use crate::turn::context::AdvanceContext;
 use crate::turn::effect::{Scope, TurnEngineEffect};
-use crate::turn::recorded::OpenTurn;
+use crate::turn::recovered_turn::OpenTurn;
 
 impl RunningTurn {
     /// Restores a summary that was recorded before a crash.

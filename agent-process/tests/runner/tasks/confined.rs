@@ -33,7 +33,7 @@ fn task_8_confined_program_is_found_by_pid_paused_and_killed() {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
         assert_eq!(
             name, "sh\n",
-            "{level}: it is the program that is told, not who stands around it"
+            "{level}: the started process is the program itself"
         );
         let state = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

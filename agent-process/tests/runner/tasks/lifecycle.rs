@@ -155,7 +155,7 @@ fn task_8_nothing_that_a_program_leaves_outlives_it() {
     );
     assert!(
         !is_alive(site.pid_in("stray")),
-        "it was left when the exit was told"
+        "it was left when the exit was reported"
     );
 }
 

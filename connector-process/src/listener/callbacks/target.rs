@@ -20,7 +20,7 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 
-use super::super::reply_body::told;
+use super::super::reply_body::reply_body;
 use super::{PendingReply, ReplyDelivery};
 use crate::back_off::back_off;
 use crate::http::{self, ForbiddenAddress, Resolver, check_proxied, may_reach};
@@ -70,7 +70,7 @@ impl ReplyTarget {
         if let Ok(address) = address.parse::<IpAddr>()
             && !may_reach(address, allows_private)
         {
-            return Err(said(&ForbiddenAddress::at(host, address)));
+            return Err(forbidden_text(&ForbiddenAddress::at(host, address)));
         }
         let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.as_bytes()).ok());
         Ok(Self {
@@ -121,7 +121,7 @@ impl ReplyTarget {
         };
         let _place = self.at_once.acquire().await;
         let checked = check_proxied(&self.url, self.allows_private).await;
-        checked.map_err(|forbidden| again(said(&forbidden)))?;
+        checked.map_err(|forbidden| again(forbidden_text(&forbidden)))?;
         let mut request = self
             .client
             .post(self.url.clone())
@@ -141,7 +141,7 @@ impl ReplyTarget {
         let status = match sent {
             Ok(answered) => answered.status(),
             Err(error) => {
-                let forbidden = ForbiddenAddress::of(&error).map(said);
+                let forbidden = ForbiddenAddress::of(&error).map(forbidden_text);
                 let why = forbidden.unwrap_or_else(|| goondan_outbound::error_text(error));
                 return Err(again(why));
             }
@@ -171,13 +171,13 @@ impl ReplyDelivery for ReplyTarget {
         reply: PendingReply,
         outcome: Option<TurnOutcome>,
     ) -> BoxFuture<'static, ()> {
-        let body = told(&reply.event_id, reply.trace.trace_id, outcome.as_ref());
+        let body = reply_body(&reply.event_id, reply.trace.trace_id, outcome.as_ref());
         async move { self.hand_over(&reply.event_id, reply.trace, &body).await }.boxed()
     }
 }
 
 /// Explains why a request is forbidden, and which setting allows it.
-fn said(forbidden: &ForbiddenAddress) -> String {
+fn forbidden_text(forbidden: &ForbiddenAddress) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `reply.callback.allowPrivate: true` of the Connection allows that")
     } else {

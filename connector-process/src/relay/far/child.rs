@@ -22,7 +22,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-use crate::guarded::{Group, own_program};
+use crate::child_guard::{Group, own_program};
 use crate::limits::RELAY_STOP_TIMEOUT_MS;
 use crate::relay::wire::{ActivityReader, LastHeard, Queue, WireError, next_frame, write_all};
 

@@ -17,10 +17,10 @@ fn event(request: u64, id: Option<&str>) -> Vec<u8> {
     if let Some(id) = id {
         payload["id"] = json!(id);
     }
-    said("event", &json!({"id": request}), &payload)
+    frame("event", &json!({"id": request}), &payload)
 }
 
-fn said(kind: &str, head: &Value, payload: &Value) -> Vec<u8> {
+fn frame(kind: &str, head: &Value, payload: &Value) -> Vec<u8> {
     let mut envelope =
         json!({"type": kind, "from": "connector:hook", "to": "orchestrator", "payload": payload});
     for (name, value) in head.as_object().unwrap() {
@@ -40,7 +40,7 @@ fn numbers(frames: &[Bytes]) -> Vec<u64> {
 
 fn accepted(number: u64) -> Vec<u8> {
     let payload = json!({"eventId": "e", "duplicate": false});
-    said("event.accepted", &json!({"inReplyTo": number}), &payload)
+    frame("event.accepted", &json!({"inReplyTo": number}), &payload)
 }
 
 #[tokio::test]
@@ -77,8 +77,8 @@ async fn msg_13_unanswered_event_is_resent_on_next_link_with_same_id() {
 
 #[tokio::test]
 async fn conn_1_relay_counts_what_its_connector_ignores() {
-    let frame = said("event.ignored", &json!({}), &json!({"reason": "ping"}));
-    let frames = exchange().of_connector(&frame, moment()).unwrap();
+    let event = frame("event.ignored", &json!({}), &json!({"reason": "ping"}));
+    let frames = exchange().of_connector(&event, moment()).unwrap();
     let passed_on = read(&frames.to_relay[0]);
     assert_eq!(passed_on["type"], "event.ignored");
     assert_eq!(passed_on["payload"], json!({"reason": "ping"}));
@@ -91,7 +91,7 @@ async fn event_unanswered_in_time_is_refused_and_can_be_sent_again() {
         .of_connector(&event(1, Some("e")), moment())
         .unwrap();
     let wait = json!({"instanceKey": "hook:k", "eventId": "e"});
-    let wait = said("reply.await", &json!({"id": 2}), &wait);
+    let wait = frame("reply.await", &json!({"id": 2}), &wait);
     exchange.of_connector(&wait, moment()).unwrap();
     assert!(exchange.expire(Instant::now()).unwrap().is_empty());
     goondan_clock::sleep(Duration::from_millis(REPLY_TIMEOUT_MS)).await;
@@ -105,7 +105,7 @@ async fn event_unanswered_in_time_is_refused_and_can_be_sent_again() {
     // A reply request stays open for the entire turn, unless it is withdrawn.
     let waits = numbers(&exchange.again().unwrap());
     assert_eq!(waits.len(), 1);
-    let forget = said("reply.forget", &json!({}), &json!({"requestIds": [2]}));
+    let forget = frame("reply.forget", &json!({}), &json!({"requestIds": [2]}));
     let forgotten = exchange.of_connector(&forget, moment()).unwrap();
     assert_eq!(
         read(&forgotten.to_relay[0])["payload"]["requestIds"],
@@ -120,11 +120,11 @@ async fn relay_calls_have_own_numbers_and_end_with_link_or_connector() {
     let call = |call_id: u64| {
         let payload = json!({"callId": call_id, "caller": {"agent": "a", "instanceKey": "k"},
             "method": "send", "params": {}, "deadlineMs": 1000});
-        said("call", &json!({}), &payload)
+        frame("call", &json!({}), &payload)
     };
     let result = |call_id: &Value| {
         let payload = json!({"callId": call_id, "outcome": {"ok": 1}});
-        said("call.result", &json!({}), &payload)
+        frame("call.result", &json!({}), &payload)
     };
     let told = exchange.of_relay(&call(5)).unwrap().to_connector;
     let old = read(&told[0])["payload"]["callId"].clone();
@@ -178,23 +178,23 @@ async fn unanswered_relay_events_are_bounded() {
 async fn unexpected_frame_ends_the_relay_link_or_the_connector() {
     let mut exchange = exchange();
     for kind in ["turn.append", "call", "nonsense"] {
-        let frame = said(kind, &json!({"id": 1}), &json!({}));
-        assert!(exchange.of_connector(&frame, moment()).is_err(), "{kind}");
+        let event = frame(kind, &json!({"id": 1}), &json!({}));
+        assert!(exchange.of_connector(&event, moment()).is_err(), "{kind}");
     }
     for kind in ["welcome", "turn.committed", "nonsense"] {
         assert!(
             exchange
-                .of_relay(&said(kind, &json!({}), &json!({})))
+                .of_relay(&frame(kind, &json!({}), &json!({})))
                 .is_err(),
             "{kind}"
         );
     }
     assert!(exchange.of_connector(b"garbage", moment()).is_err());
     // An event that cannot be answered is rejected.
-    let frame = said("event", &json!({}), &json!({"name": "n", "input": "i"}));
-    assert!(exchange.of_connector(&frame, moment()).is_err());
+    let event = frame("event", &json!({}), &json!({"name": "n", "input": "i"}));
+    assert!(exchange.of_connector(&event, moment()).is_err());
     let asked = json!({"callId": 1, "message": "?", "schema": {}, "timeoutMs": 1});
-    let asked = said("question.ask", &json!({"id": 3}), &asked);
+    let asked = frame("question.ask", &json!({"id": 3}), &asked);
     let refused = exchange.of_connector(&asked, moment()).unwrap();
     assert_eq!(read(&refused.to_connector[0])["type"], "question.refused");
 }

@@ -4,7 +4,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::payload::text;
-use crate::slack::words::{file_words, list, plain, rich_text, text_of};
+use crate::slack::description::{file_words, list, plain, rich_text, text_of};
 
 /// The chosen or entered value of an element; `None` if there is none.
 pub(super) fn action_words(action: &Value) -> Option<String> {

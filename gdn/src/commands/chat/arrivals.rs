@@ -12,7 +12,7 @@ use goondan_protocol::usage::{ReplyCost, UsageTotal};
 use tokio::sync::mpsc;
 
 use crate::commands::follow::{self, WorkspaceNotification};
-use crate::commands::happened;
+use crate::commands::lifecycle_text;
 use crate::commands::turns::UnansweredTurn;
 use crate::context::Context;
 
@@ -68,7 +68,7 @@ fn arrival(
         WatchUpdate::Event(event) if event.instance_key() == Some(key) => event,
         WatchUpdate::Event(_) => return None,
     };
-    let text = || happened::told(&event).1;
+    let text = || lifecycle_text::event_text(&event).1;
     let told = |event_id| Arrival::Told {
         event_id,
         text: text(),

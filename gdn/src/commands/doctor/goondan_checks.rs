@@ -111,7 +111,7 @@ fn exposed(path: PathBuf) -> Option<CheckResult> {
 fn format_of(root: &Path) -> CheckResult {
     const CHECK: &str = "state format";
     match state_format::read(root) {
-        Ok(format) => CheckResult::ok(CHECK, state_format::told(format.as_ref())),
+        Ok(format) => CheckResult::ok(CHECK, state_format::format_text(format.as_ref())),
         Err(error) => {
             let cause = error.source().map(|cause| format!(": {cause}"));
             let found = format!("{error}{}", cause.unwrap_or_default());

@@ -33,7 +33,7 @@ pub(super) type Key = (char, Choice, &'static str);
 
 /// Text that a person enters with a decision.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Entered {
+pub(super) struct EnteredText {
     /// Reason, note or answer; may be empty.
     pub(super) text: String,
     /// Fields of a form.
@@ -82,12 +82,12 @@ pub(super) async fn decide(
     item: &InboxItem,
     subject: &Subject,
     choice: Choice,
-    entered: Entered,
+    entered: EnteredText,
     context: &Context,
 ) -> Result<String, Failure> {
     let workspace_id = item.workspace_id.clone();
     let is_yes = choice == Choice::Yes;
-    let Entered { text, fields } = entered;
+    let EnteredText { text, fields } = entered;
     let reason = Some(text.clone()).filter(|text| !text.trim().is_empty());
     let id = &item.id;
     Ok(match &item.target {

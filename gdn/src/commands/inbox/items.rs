@@ -450,7 +450,7 @@ impl Reader<'_> {
         }
         for process in &workspace.unhealthy {
             let commands = self.commands(id, ["ps".to_owned(), "logs --level warn".to_owned()]);
-            let subject = health::told(process);
+            let subject = health::unhealthy_text(process);
             let default = "the daemon tries again";
             items.push(item("process", &process.name, subject, default, commands));
         }

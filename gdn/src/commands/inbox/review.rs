@@ -12,7 +12,7 @@ use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use tokio::sync::oneshot;
 
 use super::changes::LiveChanges;
-use super::decisions::{self, Choice, Entered, Key};
+use super::decisions::{self, Choice, EnteredText, Key};
 use super::details::{self, Subject};
 use super::items::{self, InboxItem, Target};
 use super::shown;
@@ -296,9 +296,9 @@ fn enter(
     subject: &Subject,
     choice: Choice,
     context: &Context,
-) -> Result<Option<Entered>, Failure> {
+) -> Result<Option<EnteredText>, Failure> {
     let output = context.output;
-    let mut entered = Entered::default();
+    let mut entered = EnteredText::default();
     match (&item.target, choice, subject) {
         (Target::Question(_), Choice::Answer, Subject::Form(form)) => {
             return fields(form, context);
@@ -328,9 +328,9 @@ fn enter(
 
 /// Asks for the fields of a form, until each fits. An empty line takes the default value, or leaves an optional field
 /// out.
-fn fields(form: &QuestionForm, context: &Context) -> Result<Option<Entered>, Failure> {
+fn fields(form: &QuestionForm, context: &Context) -> Result<Option<EnteredText>, Failure> {
     let output = context.output;
-    let mut entered = Entered::default();
+    let mut entered = EnteredText::default();
     for field in form.fields() {
         let takes = question::takes(&field.takes);
         let default = field.default.as_ref().map(question::value_of);

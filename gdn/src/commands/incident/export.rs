@@ -14,7 +14,7 @@ use super::configuration::{self, ReplayConfiguration};
 use super::file::{FORMAT, Incident, IncidentTurn, RecordedConfiguration, RecordedConversation};
 use super::leaks::LeakCheck;
 use super::limits::INCIDENT_BYTES_MAX;
-use super::playback::{Replayed, replay};
+use super::playback::{ReplayedTurn, replay};
 use super::recording::{self, TraceRecording};
 use super::redaction::Redaction;
 use super::secrets::{self, SecretText};
@@ -153,7 +153,7 @@ fn assembled(
     let played = played.into_iter().flatten();
     for (turn, played) in incident.turns.iter_mut().zip(played) {
         match played {
-            Replayed::Played {
+            ReplayedTurn::Played {
                 turn: played,
                 costs,
             } => {
@@ -165,7 +165,7 @@ fn assembled(
                 incident.notes.extend(lacking.chain(unlike));
                 (turn.played, turn.costs) = (*played, costs);
             }
-            Replayed::NoAgent => {
+            ReplayedTurn::NoAgent => {
                 let note = format!("the agent of turn `{}` is not configured", turn.turn_id);
                 incident.notes.push(note);
             }

@@ -31,7 +31,7 @@ const WORKSPACE: &str = "replay";
 
 /// A turn of an incident, played again.
 #[derive(Debug)]
-pub(super) enum Replayed {
+pub(super) enum ReplayedTurn {
     Played {
         turn: Box<PlayedTurn>,
         costs: BTreeMap<u32, MicroUsd>,
@@ -40,7 +40,7 @@ pub(super) enum Replayed {
     NoAgent,
 }
 
-impl Replayed {
+impl ReplayedTurn {
     /// The differences from the recorded playback.
     pub(super) fn divergences(&self, incident: &Incident, turn: &IncidentTurn) -> Vec<Divergence> {
         match self {
@@ -72,7 +72,7 @@ pub(super) fn replay(
     incidents: &[&Incident],
     configuration: &ReplayConfiguration,
     redaction: &Redaction,
-) -> Result<Vec<Vec<Replayed>>, Failure> {
+) -> Result<Vec<Vec<ReplayedTurn>>, Failure> {
     let work = tempfile::tempdir()?;
     let work_dir = work.path().canonicalize()?;
     let mut script = ReplayScript {
@@ -148,7 +148,7 @@ pub(super) fn replay(
             let turns = incident.turns.iter().zip(is_played);
             let turns = turns.map(|(turn, is_played)| {
                 let played = if is_played { played.next() } else { None };
-                played.map_or(Replayed::NoAgent, |played| Replayed::Played {
+                played.map_or(ReplayedTurn::NoAgent, |played| ReplayedTurn::Played {
                     turn: Box::new(played),
                     costs: costs_of(incident, turn, configuration),
                 })

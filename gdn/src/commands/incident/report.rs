@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::comparison::{Divergence, DivergentPart};
 use super::configuration::ReplayConfiguration;
 use super::file::Incident;
-use super::playback::Replayed;
+use super::playback::ReplayedTurn;
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::{diff, style, text};
 
@@ -31,7 +31,7 @@ pub(super) struct IncidentVerdict {
 }
 
 impl IncidentVerdict {
-    pub(super) fn of(incident: &Incident, played: &[Replayed]) -> Self {
+    pub(super) fn of(incident: &Incident, played: &[ReplayedTurn]) -> Self {
         let turns = incident.turns.iter().zip(played);
         let found = turns.flat_map(|(turn, played)| {
             let owner = incident.conversation(turn);
@@ -81,7 +81,7 @@ pub(super) fn page(
     let mut fields = Table::of_fields();
     fields.field("Trace", incident.trace_id.to_string());
     fields.field("Exported", text::clock(incident.exported_at));
-    fields.field("Replayed with", text::one_line(&configuration.name));
+    fields.field("ReplayedTurn with", text::one_line(&configuration.name));
     let turns = text::count(incident.turns.len(), "turn");
     let steps = text::count(incident.steps(), "step");
     fields.field("Recorded", format!("{turns}, {steps}"));

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use goondan_protocol::secret::SecretValue;
 
 use super::InitArgs;
-use super::detect::Detected;
+use super::detect::LocalTools;
 use super::offers::{
     ANTHROPIC_KEY, CodingProgram, GOOGLE_KEY, NeededSecret, OPENAI_KEY, TELEGRAM_TOKEN,
 };
@@ -258,7 +258,7 @@ pub(super) enum Rest<'p> {
 /// Combines the flags with the other answers.
 pub(super) fn collect(
     flags: &InitArgs,
-    detected: &Detected,
+    detected: &LocalTools,
     mut rest: Rest<'_>,
 ) -> Result<Answers, Failure> {
     let template = template(flags, &mut rest)?;
@@ -352,7 +352,7 @@ fn check_flags(flags: &InitArgs, template: Template) -> Result<(), Failure> {
 fn model(
     flags: &InitArgs,
     template: Template,
-    detected: &Detected,
+    detected: &LocalTools,
     rest: &mut Rest<'_>,
 ) -> Result<ModelChoice, Failure> {
     let choice = match (&flags.model, &mut *rest) {
@@ -391,7 +391,7 @@ fn model(
 }
 
 /// The best provider for this machine: one with a key, otherwise a local one, otherwise the script.
-fn recommended(detected: &Detected) -> Provider {
+fn recommended(detected: &LocalTools) -> Provider {
     let has_key = |provider: &Provider| {
         let secret = provider.needed_secret();
         secret.is_some_and(|secret| detected.variable_of(secret).is_some())
@@ -408,7 +408,7 @@ fn recommended(detected: &Detected) -> Provider {
 }
 
 /// A provider with the findings about it.
-fn described(provider: Provider, detected: &Detected) -> String {
+fn described(provider: Provider, detected: &LocalTools) -> String {
     let name = provider.name();
     let found = match (provider, provider.needed_secret()) {
         (Provider::Scripted, _) => "plays a script, without network and key".to_owned(),
@@ -430,7 +430,7 @@ fn described(provider: Provider, detected: &Detected) -> String {
 
 fn program(
     flags: &InitArgs,
-    detected: &Detected,
+    detected: &LocalTools,
     rest: &mut Rest<'_>,
 ) -> Result<CodingProgram, Failure> {
     if let Some(program) = flags.coding_agent {
@@ -465,7 +465,7 @@ fn program(
 fn key_source(
     flags: &InitArgs,
     secret: &'static NeededSecret,
-    detected: &Detected,
+    detected: &LocalTools,
     rest: &mut Rest<'_>,
 ) -> Result<KeySource, Failure> {
     let variable = detected.variable_of(secret);
@@ -590,8 +590,8 @@ mod tests {
         }
     }
 
-    fn found(variables: &[&'static str], models: &[&str]) -> Detected {
-        Detected {
+    fn found(variables: &[&'static str], models: &[&str]) -> LocalTools {
+        LocalTools {
             programs: vec![FoundProgram {
                 program: CodingProgram::Codex,
                 path: PathBuf::from("/usr/bin/codex"),

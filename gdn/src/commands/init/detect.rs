@@ -30,7 +30,7 @@ const OLLAMA_BYTES_MAX: u64 = 1 << 20;
 
 /// Programs, keys and models of this machine.
 #[derive(Debug, Default)]
-pub(super) struct Detected {
+pub(super) struct LocalTools {
     pub(super) programs: Vec<FoundProgram>,
     /// Environment variables with a key that are set.
     pub(super) variables: BTreeSet<&'static str>,
@@ -56,7 +56,7 @@ pub(super) struct Ollama {
     pub(super) models: Vec<String>,
 }
 
-impl Detected {
+impl LocalTools {
     /// Inspects the environment and the machine, including the port of a local Ollama.
     pub(super) fn of_this_machine() -> Self {
         Self {

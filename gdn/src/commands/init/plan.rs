@@ -6,7 +6,7 @@ use goondan_protocol::sandbox::Level;
 use serde_json::json;
 
 use super::answers::{Answers, KeySource, Provider, Template};
-use super::detect::Detected;
+use super::detect::LocalTools;
 use super::offers::{CodingProgram, NeededSecret, TELEGRAM_TOKEN};
 
 /// Placeholder for the package's name in the templates.
@@ -114,7 +114,7 @@ pub(super) fn template_files(template: Template) -> &'static [(&'static str, &'s
 /// Files of the project, in the order they are written.
 pub(super) fn files(
     answers: &Answers,
-    detected: &Detected,
+    detected: &LocalTools,
     home: Option<&Path>,
     package: &str,
     level: Level,
@@ -153,7 +153,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The model `main`, as lines of `models`.
-fn model(answers: &Answers, detected: &Detected) -> String {
+fn model(answers: &Answers, detected: &LocalTools) -> String {
     let Some(choice) = &answers.model else {
         return String::new();
     };
@@ -236,7 +236,7 @@ fn coding_login(answers: &Answers) -> String {
 /// Access rights of the coding agent, as lines of `sandbox`.
 fn coding_sandbox(
     answers: &Answers,
-    detected: &Detected,
+    detected: &LocalTools,
     home: Option<&Path>,
     level: Level,
 ) -> String {
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    fn planned(flags: &InitArgs, detected: &Detected, level: Level) -> Vec<ProjectFile> {
+    fn planned(flags: &InitArgs, detected: &LocalTools, level: Level) -> Vec<ProjectFile> {
         let answers = collect(flags, detected, Rest::Fixed).unwrap();
         files(
             &answers,
@@ -357,7 +357,7 @@ mod tests {
                         ..InitArgs::default()
                     };
                     let dir = tempfile::tempdir().unwrap();
-                    let files = planned(&flags, &Detected::default(), level);
+                    let files = planned(&flags, &LocalTools::default(), level);
                     for (path, text) in &files {
                         let placeholders = [
                             PACKAGE_NAME,
@@ -409,7 +409,7 @@ mod tests {
                 model: Some(model.parse().unwrap()),
                 ..InitArgs::default()
             };
-            let files = planned(&flags, &Detected::default(), Level::Full);
+            let files = planned(&flags, &LocalTools::default(), Level::Full);
             files.iter().map(|(path, _)| *path).collect::<Vec<_>>()
         };
         assert!(plan("scripted").contains(&"scripts/main.yaml"));
@@ -419,13 +419,13 @@ mod tests {
     #[test]
     fn the_coding_agent_can_read_its_installation_and_reach_its_provider() {
         let plan = |path: &str, has_login: bool, level: Level| {
-            let detected = Detected {
+            let detected = LocalTools {
                 programs: vec![FoundProgram {
                     program: CodingProgram::Claude,
                     path: PathBuf::from(path),
                     has_login,
                 }],
-                ..Detected::default()
+                ..LocalTools::default()
             };
             let flags = InitArgs {
                 template: Some(Template::CodingTask),

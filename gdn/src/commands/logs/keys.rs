@@ -11,7 +11,7 @@ use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::narrowing::Key;
+use super::live_filter::Key;
 
 /// Interval of checks while another program has the terminal, in milliseconds.
 const BACKGROUND_MS: u64 = 200;

@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    fn told(package: &Package, own: Option<&Value>) -> Result<Value, Failure> {
+    fn packed_manifest(package: &Package, own: Option<&Value>) -> Result<Value, Failure> {
         let (name, version) = named(package)?;
         let own = own.map(|it| it.to_string().into_bytes());
         for_npm(package, &name, &version, own.as_deref()).map(Value::Object)
@@ -336,12 +336,12 @@ mod tests {
         let letters = package(&[("letters", "^2")]);
         let plain =
             json!({"name": "@acme/words", "version": "1.0.0", "dependencies": {"letters": "^2"}});
-        assert_eq!(told(&letters, None).unwrap(), plain);
+        assert_eq!(packed_manifest(&letters, None).unwrap(), plain);
         let own = json!({
             "name": "@acme/words", "scripts": {"install": "evil"}, "devDependencies": {"x": "1"},
             "dependencies": {"left-pad": "1.3.0"}, "bundleDependencies": ["left-pad"], "license": "MIT",
         });
-        let said = told(&letters, Some(&own)).unwrap();
+        let said = packed_manifest(&letters, Some(&own)).unwrap();
         assert_eq!(
             said["dependencies"],
             json!({"letters": "^2", "left-pad": "1.3.0"})
@@ -354,9 +354,9 @@ mod tests {
             json!({"dependencies": {"left-pad": "1"}}),
             json!([]),
         ] {
-            assert!(told(&letters, Some(&wrong)).is_err(), "{wrong}");
+            assert!(packed_manifest(&letters, Some(&wrong)).is_err(), "{wrong}");
         }
-        assert!(told(&package(&[("letters", "file:../letters")]), None).is_err());
+        assert!(packed_manifest(&package(&[("letters", "file:../letters")]), None).is_err());
     }
 
     #[test]

@@ -215,7 +215,7 @@ pub(super) fn refusals_of(refusals: &[ProposalRefusal], canvas: Canvas) -> Strin
                 table.row([
                     String::new().into(),
                     name.to_owned().into(),
-                    told(standing).into(),
+                    standing_text(standing).into(),
                 ]);
             }
         }
@@ -226,7 +226,7 @@ pub(super) fn refusals_of(refusals: &[ProposalRefusal], canvas: Canvas) -> Strin
     out
 }
 
-fn told(standing: &EntryStanding) -> String {
+fn standing_text(standing: &EntryStanding) -> String {
     match standing {
         EntryStanding::Missing => "nothing".to_owned(),
         EntryStanding::File { sha256, mode } => format!("file {sha256} {mode}"),

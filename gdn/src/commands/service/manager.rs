@@ -269,7 +269,7 @@ fn target(uid: u32) -> String {
 mod tests {
     use super::*;
 
-    fn said(is_ok: bool, stdout: &str) -> ProgramOutput {
+    fn program_output(is_ok: bool, stdout: &str) -> ProgramOutput {
         ProgramOutput {
             is_ok,
             stdout: stdout.to_owned(),
@@ -281,7 +281,7 @@ mod tests {
     fn rel_1_systemd_output_is_parsed() {
         let text = "MainPID=4711\nLoadState=loaded\nActiveState=active\nFragmentPath=/u/goondan.service\n\
                     UnitFileState=enabled\n";
-        let state = ServiceKind::User.read(&said(true, text)).unwrap();
+        let state = ServiceKind::User.read(&program_output(true, text)).unwrap();
         let file = state.file.as_deref();
         assert_eq!(
             (state.pid, file),
@@ -290,29 +290,36 @@ mod tests {
         assert!(state.is_known && state.is_active() && state.is_enabled());
         let text =
             "MainPID=0\nLoadState=not-found\nActiveState=inactive\nFragmentPath=\nUnitFileState=\n";
-        let state = ServiceKind::System.read(&said(true, text)).unwrap();
+        let state = ServiceKind::System
+            .read(&program_output(true, text))
+            .unwrap();
         assert_eq!(
             (state.is_known, state.pid, state.file.clone()),
             (false, None, None)
         );
         assert!(!state.is_active() && !state.is_enabled() && !state.has_failed());
         // No manager responds.
-        assert_eq!(ServiceKind::User.read(&said(false, "")), None);
-        assert_eq!(ServiceKind::User.read(&said(true, "nonsense")), None);
+        assert_eq!(ServiceKind::User.read(&program_output(false, "")), None);
+        assert_eq!(
+            ServiceKind::User.read(&program_output(true, "nonsense")),
+            None
+        );
     }
 
     #[test]
     fn rel_1_launchd_output_is_parsed() {
         let text = "gui/501/ai.goondan.orchestrator = {\n\tactive count = 1\n\tpath = /L/a.plist\n\
                     \ttype = LaunchAgent\n\tstate = running\n\n\tpid = 4711\n}\n";
-        let state = ServiceKind::Agent.read(&said(true, text)).unwrap();
+        let state = ServiceKind::Agent
+            .read(&program_output(true, text))
+            .unwrap();
         assert_eq!(
             (state.pid, state.file.as_deref()),
             (Some(4711), Some(Path::new("/L/a.plist")))
         );
         assert!(state.is_known && state.is_active() && state.is_enabled());
         assert_eq!(
-            ServiceKind::Agent.read(&said(false, "")),
+            ServiceKind::Agent.read(&program_output(false, "")),
             Some(State::default())
         );
     }

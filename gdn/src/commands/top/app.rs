@@ -127,7 +127,7 @@ impl App {
     pub(super) fn handle(&mut self, input: TopInput, now: Timestamp) -> Vec<TopEffect> {
         let mut effects = match input {
             TopInput::Key(key) => self.key(key, now),
-            other => self.told(other, now),
+            other => self.on_input(other, now),
         };
         if self.link == ConnectionState::Up {
             let due = [
@@ -144,7 +144,7 @@ impl App {
         effects
     }
 
-    fn told(&mut self, input: TopInput, now: Timestamp) -> Vec<TopEffect> {
+    fn on_input(&mut self, input: TopInput, now: Timestamp) -> Vec<TopEffect> {
         match input {
             TopInput::Resized(size) => {
                 self.size = size;

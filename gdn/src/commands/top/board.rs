@@ -11,7 +11,7 @@ use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::time::Timestamp;
 
-use crate::commands::happened;
+use crate::commands::lifecycle_text;
 use crate::output::text;
 
 /// Maximum number of past events kept.
@@ -191,10 +191,10 @@ impl Board {
     }
 
     fn take_event(&mut self, at: Timestamp, event: &Event) {
-        let (look, what) = happened::told(event);
+        let (look, what) = lifecycle_text::event_text(event);
         let happened = BoardEvent {
             at,
-            subject: text::one_line(&happened::subject(event)),
+            subject: text::one_line(&lifecycle_text::subject(event)),
             what: text::one_line(&what),
             look,
         };

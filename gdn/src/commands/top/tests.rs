@@ -88,7 +88,7 @@ fn page(instances: Vec<InstanceSummary>) -> TopInput {
     }))
 }
 
-fn told(count: u64, at: Timestamp, told: WatchUpdate) -> TopInput {
+fn watch_update(count: u64, at: Timestamp, told: WatchUpdate) -> TopInput {
     TopInput::Told(Box::new(WorkspaceChange {
         request_id: 1,
         workspace_id: "w".parse().unwrap(),
@@ -136,7 +136,7 @@ fn busy(view: View) -> App {
             "consecutiveCrashes": 6, "nextStartInMs": 8_000, "how": "exit code 3"}),
     ];
     for (count, happened) in (1..).zip(events) {
-        app.handle(told(count, at(-4_000), event(happened)), at(-4_000));
+        app.handle(watch_update(count, at(-4_000), event(happened)), at(-4_000));
     }
     app.handle(
         TopInput::LogLine(
@@ -239,7 +239,7 @@ fn obs_4_selection_stays_when_the_list_moves() {
     let mut app = busy(View::Conversations);
     press(&mut app, "j");
     let begun = json!({"type": "instance.created", "instanceKey": "new", "agentName": "clerk"});
-    app.handle(told(9, at(-1), event(begun)), at(0));
+    app.handle(watch_update(9, at(-1), event(begun)), at(0));
     let key = "cust\u{1b}[2Jomer".parse().unwrap();
     let page = app.handle(TopInput::Key(KeyPress::Enter), at(0));
     assert_eq!(
@@ -271,7 +271,7 @@ fn obs_4_snapshot_loads_missing_data_and_events_refresh_facts() {
     } = facts();
     let snapshot = json!({"workspace": workspace, "processes": processes});
     let snapshot = WatchUpdate::Snapshot(serde_json::from_value(snapshot).unwrap());
-    let asked = app.handle(told(0, at(0), snapshot), at(0));
+    let asked = app.handle(watch_update(0, at(0), snapshot), at(0));
     for wanted in [FeedQuery::Conversations, FeedQuery::Usage] {
         assert!(
             asked.contains(&TopEffect::Load(wanted.clone())),
@@ -282,7 +282,7 @@ fn obs_4_snapshot_loads_missing_data_and_events_refresh_facts() {
     let accepted =
         || event(json!({"type": "event.accepted", "instanceKey": "main", "eventId": "e1"}));
     let facts_asked = |app: &mut App, count, ms| {
-        let asked = app.handle(told(count, at(ms), accepted()), at(ms));
+        let asked = app.handle(watch_update(count, at(ms), accepted()), at(ms));
         asked.contains(&TopEffect::Load(FeedQuery::Facts))
     };
     assert!(facts_asked(&mut app, 1, 1));
@@ -305,7 +305,7 @@ fn obs_4_open_page_reloads_when_its_conversation_changes() {
     assert!(picture(&app, 80, 24).contains("\ntwo\n"));
     let done = json!({"type": "turn.committed", "instanceKey": "main", "turnId": "t1", "eventId": "e1",
         "outcome": "completed"});
-    let asked = app.handle(told(9, at(900), event(done)), at(900));
+    let asked = app.handle(watch_update(9, at(900), event(done)), at(900));
     assert!(asked.contains(&TopEffect::Load(FeedQuery::Page(about, 80))));
 }
 

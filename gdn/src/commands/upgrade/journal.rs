@@ -193,7 +193,7 @@ impl Journal {
     }
 
     /// `from 0.1.0-… to 0.2.0-…`.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn versions_text(&self) -> String {
         format!("from {} to {}", self.from, self.to)
     }
 }

@@ -4,7 +4,7 @@ use super::format::ProjectFormat;
 use crate::codes;
 use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::tree::{self, YamlNode};
-use crate::unquoted::{QuotedLine, with_quotes};
+use crate::unquoted_texts::{QuotedLine, with_quotes};
 
 /// Parses all documents of a resource file, as [`tree::parse`]. In a file of the format 0.0.3, texts
 /// without quotes that only its parser accepted are read as before, and reported as notes.

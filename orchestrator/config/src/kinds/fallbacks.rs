@@ -3,7 +3,7 @@
 use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::definition::{Fallback, ModelParams};
 
-use super::{Context, params, words};
+use super::{Context, keyword_lists, params};
 use crate::codes;
 use crate::fields::Fields;
 use crate::kind::ResourceKind;
@@ -85,7 +85,7 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<FallbackSp
     let model = fields.reference("modelRef", &mut cx.report);
     let params = params::read(&mut fields, cx);
     let params_place = fields.place_of("params");
-    let on = words::read(&mut fields, "on", &WORDS, of_word, cx);
+    let on = keyword_lists::read(&mut fields, "on", &WORDS, of_word, cx);
     fields.close();
     Some(FallbackSpec {
         model: model?,

@@ -2,7 +2,7 @@
 
 use goondan_protocol::task::{Notice, NotifyOn, TemplatePart, parts_of};
 
-use super::{Context, words};
+use super::{Context, keyword_lists};
 use crate::codes;
 use crate::fields::{Fields, Label, LocatedValue, one_of};
 use crate::kind::ResourceKind;
@@ -88,7 +88,7 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
     let args_label = fields.label.field("args");
     let args = fields.entries("args", &mut cx.report).to_vec();
     let is_right = check_entries(&args, &args_label, &mut cx.report);
-    let on = words::read(&mut fields, "on", &NotifyOn::WORDS, NotifyOn::of_word, cx);
+    let on = keyword_lists::read(&mut fields, "on", &NotifyOn::WORDS, NotifyOn::of_word, cx);
     let on = on.unwrap_or_else(|| NotifyOn::WAITS.to_vec());
     fields.close();
     if !is_right {

@@ -144,12 +144,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::misplaced;
+    use crate::misplaced_fields;
     use crate::report::ProblemReport;
     use crate::tree;
 
     fn read(text: &str) -> YamlNode {
-        let mut report = ProblemReport::of(&misplaced::VOCABULARY);
+        let mut report = ProblemReport::of(&misplaced_fields::VOCABULARY);
         let file = report.add_file(Path::new("x.yaml"), text);
         let mut found = tree::parse(file, text, &mut report).unwrap();
         found.pop().unwrap()

@@ -4,7 +4,7 @@
 use crate::support::{Project, SMALLEST};
 
 /// The report about a project: `line: message | help` for each problem.
-fn told(goondan_yaml: &str) -> Vec<String> {
+fn problems(goondan_yaml: &str) -> Vec<String> {
     let refused = Project::new(goondan_yaml).refused();
     let problems = refused.as_slice().iter();
     problems
@@ -17,7 +17,7 @@ fn told(goondan_yaml: &str) -> Vec<String> {
 
 #[track_caller]
 fn tells(goondan_yaml: &str, expected: &[&str]) {
-    assert_eq!(told(goondan_yaml), expected, "{goondan_yaml}");
+    assert_eq!(problems(goondan_yaml), expected, "{goondan_yaml}");
 }
 
 /// [`SMALLEST`] with its Model replaced by one with these lines in its `spec`.
@@ -126,7 +126,7 @@ fn yaml_syntax_error_is_explained_in_plain_words() {
             "this line is not a field: it has no `:` | write `---` to begin another document",
         ),
     ] {
-        let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let told = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
         let [only] = told.as_slice() else {
             panic!("{told:#?}")
         };
@@ -166,7 +166,7 @@ fn misplaced_or_misnamed_field_is_reported_with_a_fix() {
             "`temperature` is a field of `modelConfig.params`: indent it below `modelConfig.params`",
         ),
     ] {
-        let told = told(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let told = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
         let [only] = told.as_slice() else {
             panic!("{told:#?}")
         };
@@ -184,7 +184,7 @@ fn misplaced_or_misnamed_field_is_reported_with_a_fix() {
         ],
     );
     let no_spec = "apiVersion: goondan.ai/v1\nkind: Agent\nname: x\n";
-    let told = told(no_spec);
+    let told = problems(no_spec);
     let help = "`name` is a field of `metadata`: indent it below `metadata`";
     assert!(told.iter().any(|told| told.ends_with(help)), "{told:#?}");
 }

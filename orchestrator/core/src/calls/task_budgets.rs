@@ -105,7 +105,7 @@ impl Calls {
             let next = of(&spent).saturating_add(of(&spending.largest));
             if of(&spent) >= limit.number() || next > limit.number() {
                 short.get_or_insert_with(|| {
-                    told(
+                    exceeded_text(
                         &name_of(limit, period, payer),
                         period,
                         payer,
@@ -127,7 +127,7 @@ impl Calls {
     }
 }
 
-fn told(
+fn exceeded_text(
     named: &str,
     period: BudgetPeriod,
     payer: &BudgetOwner,

@@ -382,7 +382,9 @@ impl Fleet {
                 token,
                 result: answer,
             }),
-            Some(BundleRequester::Agent(requester)) => self.answer_agent(&requester, told(answer)),
+            Some(BundleRequester::Agent(requester)) => {
+                self.answer_agent(&requester, to_agent_answer(answer));
+            }
         }
         self.begin_bundle_work(&at);
         self.advance(&at);
@@ -434,7 +436,7 @@ impl Fleet {
 }
 
 /// Converts the result for an agent.
-fn told(answer: Result<Value, ControlError>) -> AgentAnswer {
+fn to_agent_answer(answer: Result<Value, ControlError>) -> AgentAnswer {
     match answer {
         Ok(value) => serde_json::from_value(value).map_or_else(
             |error| AgentRequestError::new("E_FAILED", error.to_string()).into(),

@@ -12,7 +12,7 @@ use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource, PAYLOAD, PAYLOAD_BYTES};
 use goondan_protocol::export::{ExportedEvent, OTLP};
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
-use goondan_protocol::ignored::{IgnoreReason, IgnoredCounts};
+use goondan_protocol::ignored_messages::{IgnoreReason, IgnoredCounts};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
     Assignment, EventAccepted, EventRefused, Quiesce, RefusalCode, Status, ToConnector,

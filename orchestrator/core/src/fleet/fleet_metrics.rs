@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
-use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ignored_messages::IgnoreReason;
 use goondan_protocol::metrics::{Label, Labels, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 

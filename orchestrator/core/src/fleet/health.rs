@@ -80,7 +80,7 @@ pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
 }
 
 /// Truncates the list to the number that clients receive.
-pub(crate) fn told(mut all: Vec<UnhealthyProcess>) -> Vec<UnhealthyProcess> {
+pub(crate) fn shown_unhealthy(mut all: Vec<UnhealthyProcess>) -> Vec<UnhealthyProcess> {
     all.truncate(UNHEALTHY_SHOWN);
     all
 }

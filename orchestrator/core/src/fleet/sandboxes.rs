@@ -331,7 +331,7 @@ pub(crate) enum FileAnswer {
 }
 
 /// Converts a result to an agent's answer.
-pub(crate) fn told(kind: FileAnswer, answer: Result<Value, ControlError>) -> AgentAnswer {
+pub(crate) fn file_answer(kind: FileAnswer, answer: Result<Value, ControlError>) -> AgentAnswer {
     let read = |error: serde_json::Error| AgentRequestError::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
         // The suggestion is for people, who have other means.

@@ -11,7 +11,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
-use goondan_protocol::ignored::IgnoredCounts;
+use goondan_protocol::ignored_messages::IgnoredCounts;
 use goondan_protocol::ipc::{ChildRole, ConfinementReport};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -330,7 +330,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         watched_files_total: watched().count(),
         env_files: workspace.record.env_files.clone(),
         problem: workspace.problem.clone(),
-        unhealthy: health::told(unhealthy),
+        unhealthy: health::shown_unhealthy(unhealthy),
         unhealthy_total,
     }
 }

@@ -14,7 +14,7 @@ use super::persons::person_needed;
 use crate::exchange::tasks::SandboxStep;
 use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
-use crate::fleet::sandboxes::{FileAnswer, told};
+use crate::fleet::sandboxes::{FileAnswer, file_answer};
 use crate::limits::PROPOSAL_REQUESTS_MAX;
 use crate::{ClientOrigin, Core, CoreEffect, RequestToken};
 
@@ -198,7 +198,8 @@ impl Core {
                     Subject::Review => FileAnswer::Review,
                     Subject::Application => FileAnswer::Applied,
                 };
-                self.fleet.answer_agent(requester, told(kind, result));
+                self.fleet
+                    .answer_agent(requester, file_answer(kind, result));
             }
         }
     }

@@ -128,7 +128,7 @@ impl Calendar {
         let mut unreadable = None;
         for record in &self.book.schedules {
             let schedule_id = record.schedule_id.clone();
-            let standing = match record.standing(now) {
+            let standing = match record.status(now) {
                 Ok(standing) => standing,
                 Err(problem) => {
                     unreadable = Some(Step::Unreadable {

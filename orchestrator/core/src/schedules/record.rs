@@ -48,7 +48,7 @@ pub(super) struct ScheduleRecord {
 
 /// State of a schedule at a given time.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct ScheduleStatus {
     /// The occurrence to submit, and true if it is late.
     pub(super) due: Option<(Timestamp, bool)>,
     /// Number of occurrences that are skipped permanently.
@@ -115,30 +115,30 @@ impl ScheduleRecord {
     /// # Errors
     ///
     /// The reason why the stored expression or time zone is not usable.
-    pub(super) fn standing(&self, now: Timestamp) -> Result<Standing, String> {
+    pub(super) fn status(&self, now: Timestamp) -> Result<ScheduleStatus, String> {
         let is_late = |at: Timestamp| now.as_unix_millis() - at.as_unix_millis() > LATE_MS;
         match &self.time {
-            ScheduleTime::Once { at } if *at > now => Ok(Standing {
+            ScheduleTime::Once { at } if *at > now => Ok(ScheduleStatus {
                 next: Some(*at),
-                ..Standing::default()
+                ..ScheduleStatus::default()
             }),
             ScheduleTime::Once { at } if is_late(*at) && self.catch_up == ScheduleCatchUp::None => {
-                Ok(Standing {
+                Ok(ScheduleStatus {
                     skipped: 1,
                     is_over: true,
-                    ..Standing::default()
+                    ..ScheduleStatus::default()
                 })
             }
-            ScheduleTime::Once { at } => Ok(Standing {
+            ScheduleTime::Once { at } => Ok(ScheduleStatus {
                 due: Some((*at, is_late(*at))),
-                ..Standing::default()
+                ..ScheduleStatus::default()
             }),
             ScheduleTime::Cron { cron, time_zone } => {
                 let catch_up = catch_up_of(self.catch_up);
                 let schedule = Schedule::with_built_in_zone(cron, time_zone, catch_up)?;
                 let decision = decide(&schedule, self.ledger.as_ref(), now);
                 let due = decision.due.first().map(|at| (*at, is_late(*at)));
-                Ok(Standing {
+                Ok(ScheduleStatus {
                     is_over: due.is_none() && decision.next.is_none() && !decision.keep_first,
                     due,
                     skipped: decision.skipped,
@@ -151,7 +151,7 @@ impl ScheduleRecord {
 
     /// The next occurrence to show: a due one, or the next.
     pub(super) fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        let standing = self.standing(now).ok()?;
+        let standing = self.status(now).ok()?;
         standing.due.map(|(at, _)| at).or(standing.next)
     }
 

@@ -94,7 +94,7 @@ impl Replies {
     }
 
     /// Answered events. Another request must return the same reply.
-    pub(super) fn told(&self) -> Vec<(EventId, InstanceKey)> {
+    pub(super) fn answered_events(&self) -> Vec<(EventId, InstanceKey)> {
         let told = self.told.iter();
         let told = told.map(|(id, (key, _))| (id.clone(), key.clone()));
         told.collect()

@@ -73,7 +73,7 @@ impl Watcher {
         is_its
     }
 
-    pub(super) fn told(&mut self, token: RequestToken, told: WatchNotification) {
+    pub(super) fn on_notification(&mut self, token: RequestToken, told: WatchNotification) {
         assert_eq!(
             self.token,
             Some(token),

@@ -502,7 +502,7 @@ impl World {
             CoreEffect::ConnectionState { .. } | CoreEffect::HandOver { .. } => {}
             CoreEffect::WriteWorkspace(record) => self.soon(20, ScheduledEvent::Write(record)),
             CoreEffect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
-            CoreEffect::Tell { token, told, .. } => self.watcher.told(token, *told),
+            CoreEffect::Tell { token, told, .. } => self.watcher.on_notification(token, *told),
             CoreEffect::Respond { token, result } => {
                 match self.oracle.answer(token, &result, self.mono_ms) {
                     ResponseEffect::Nothing => {}

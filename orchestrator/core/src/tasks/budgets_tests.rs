@@ -34,7 +34,7 @@ fn taken(tokens: u64) -> CliEvent {
     })
 }
 
-fn told(world: &World) -> Vec<u64> {
+fn reported_budgets(world: &World) -> Vec<u64> {
     let entries = world.ledger.iter();
     let usage = entries.map(|entry| entry.usage.unwrap().input_tokens);
     usage.collect()
@@ -52,7 +52,7 @@ fn task_6_workspace_budget_holds_tasks_until_the_next_day() {
     assert!(!world.children[&a].is_asked_to_end, "70 are left for 30");
     world.tell(b, &[taken(45)]);
     world.settle();
-    assert_eq!(told(&world), [30, 45]);
+    assert_eq!(reported_budgets(&world), [30, 45]);
     // Another call of either might pass the budget.
     assert!(world.children[&a].is_asked_to_end && world.children[&b].is_asked_to_end);
     world.exit(a, None);
@@ -89,7 +89,7 @@ fn task_6_workspace_budget_holds_tasks_until_the_next_day() {
     world.settle();
     assert!(world.process_of("a").is_some() && world.process_of("d").is_some());
     assert_eq!(world.status("a"), "running");
-    assert_eq!(told(&world), [30, 45, 25]);
+    assert_eq!(reported_budgets(&world), [30, 45, 25]);
 }
 
 #[test]
@@ -106,19 +106,23 @@ fn task_6_task_usage_is_booked_once_over_any_kill() {
     world.settle();
     world.tell(process, &[taken(25)]);
     world.settle();
-    assert_eq!(told(&world), [] as [u64; 0]);
+    assert_eq!(reported_budgets(&world), [] as [u64; 0]);
     world.is_ledger_stuck = false;
     world.kill_daemon();
     world.settle();
-    assert_eq!(told(&world), [25], "the task knows what it took");
+    assert_eq!(
+        reported_budgets(&world),
+        [25],
+        "the task knows what it took"
+    );
     assert_eq!(world.ledger[0].model.as_str(), "big");
     let process = world.run("t");
     world.tell(process, &[taken(7)]);
     world.settle();
-    assert_eq!(told(&world), [25, 7]);
+    assert_eq!(reported_budgets(&world), [25, 7]);
     world.kill_daemon();
     world.settle();
-    assert_eq!(told(&world), [25, 7], "the ledger has it");
+    assert_eq!(reported_budgets(&world), [25, 7], "the ledger has it");
     // A new task with the same id has a separate budget.
     world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
     world.settle();
@@ -129,7 +133,7 @@ fn task_6_task_usage_is_booked_once_over_any_kill() {
     let process = world.run("t");
     world.tell(process, &[taken(3)]);
     world.settle();
-    assert_eq!(told(&world), [25, 7, 3]);
+    assert_eq!(reported_budgets(&world), [25, 7, 3]);
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Tasks {
         let opened = match outcome {
             CallOutcome::Ok(value) => serde_json::from_str::<PullRequest>(value.get())
                 .map_err(|error| format!("failed to read the connector's answer: {error}")),
-            CallOutcome::Error(error) => Err(words_of(&error)),
+            CallOutcome::Error(error) => Err(error_text(&error)),
         };
         let entry = self.entry_mut(at);
         let Some(pending) = entry.and_then(|entry| entry.delivering.as_mut()) else {
@@ -227,7 +227,7 @@ impl Tasks {
     }
 }
 
-fn words_of(error: &CallError) -> String {
+fn error_text(error: &CallError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
         None => error.message.clone(),

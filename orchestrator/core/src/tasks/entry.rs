@@ -9,11 +9,11 @@ use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::task::{DeliveredBranch, TaskDelivery, TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::decisions::ChatDecision;
+use goondan_tasks::display::happening;
 use goondan_tasks::fact::{HistoryEntry, Notification, TaskEvent};
 use goondan_tasks::limits::RECENT_FACTS;
 use goondan_tasks::machine::{AgentProfile, InputRefusal, Task, TaskEffect, TaskInput};
 use goondan_tasks::state::State;
-use goondan_tasks::words::happening;
 use serde_json::Value;
 
 use super::conversation_runs::ConversationTurnRun;

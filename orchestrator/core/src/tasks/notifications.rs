@@ -91,7 +91,7 @@ pub(super) fn wanted(
     told.collect()
 }
 
-fn words_of(error: &CallError) -> String {
+fn error_text(error: &CallError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
         None => error.message.clone(),
@@ -160,7 +160,7 @@ impl Tasks {
                 self.end_notification(fleet, of, Err(why));
             }
             Availability::Not(error) | Availability::Recovering(error) if is_late => {
-                self.end_notification(fleet, of, Err(words_of(&error)));
+                self.end_notification(fleet, of, Err(error_text(&error)));
             }
             Availability::Coming
             | Availability::Consent
@@ -229,7 +229,7 @@ impl Tasks {
             }
             CallOutcome::Error(error) => {
                 let (made, all) = (delivery.made, delivery.requests.len());
-                let mut why = words_of(&error);
+                let mut why = error_text(&error);
                 if made > 0 {
                     why = format!("{made} of {all} parts were delivered; then: {why}");
                 }

@@ -49,7 +49,7 @@ pub(super) fn sandbox_of(state: &State) -> Option<SandboxRef> {
 }
 
 /// Summary of a proposal for the task's history.
-fn told(detail: ProposalDetail) -> TaskProposal {
+fn task_proposal(detail: ProposalDetail) -> TaskProposal {
     let more_files = detail.files.len().saturating_sub(TASK_PROPOSAL_FILES_TOLD);
     let files = detail.files.into_iter().map(|file| TaskProposalFile {
         path: file.change.path,
@@ -244,7 +244,7 @@ impl Tasks {
             Err(_) if is_ending(fleet, at) => return,
             Err(error) => Err(in_words(&error)),
             Ok(detail) => serde_json::from_value::<Option<ProposalDetail>>(detail)
-                .map(|detail| detail.map(told))
+                .map(|detail| detail.map(task_proposal))
                 .map_err(|error| error.to_string()),
         };
         self.input(fleet, at, TaskInput::ProposalMade { phase, result }, None);

@@ -382,7 +382,7 @@ impl World {
                     }
                     CoreEffect::Send {
                         process, message, ..
-                    } => self.told(process, *message),
+                    } => self.on_message_to_child(process, *message),
                     CoreEffect::Kill { process } => {
                         let killed = self.children.remove(&process);
                         inputs.extend(killed.map(|_| CoreInput::Exited {
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    fn told(&mut self, process: ProcessId, message: ToChild) {
+    fn on_message_to_child(&mut self, process: ProcessId, message: ToChild) {
         let message = match message {
             ToChild::Task(message) => message,
             ToChild::Connector(ToConnector::Call(order)) => return self.calls.push(*order),

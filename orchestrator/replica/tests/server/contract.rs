@@ -125,10 +125,7 @@ fn rep_1_of_eight_writers_one_gets_each_position() {
     done.sort_by_key(|put| put.record.position());
     let stands = replicas[0].all(&workspace("w"));
     let told: Vec<_> = done.iter().map(|put| put.record.bytes().to_vec()).collect();
-    assert_eq!(
-        stands, told,
-        "each position was given once, to the one that it was told"
-    );
+    assert_eq!(stands, told, "each position was given once, to its writer");
 }
 
 #[test]

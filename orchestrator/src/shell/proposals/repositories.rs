@@ -182,7 +182,7 @@ async fn fetch_from_path(
     }
     let revision = format!("{reference}^{{commit}}");
     let parse = ["rev-parse", "--verify", "--end-of-options", &revision];
-    let commit = said(git_in(path).args(parse)).await;
+    let commit = output_of_command(git_in(path).args(parse)).await;
     let commit = commit.map_err(|failure| match failure {
         RepositoryFailure::Failed(why) if why.contains("single revision") => {
             let problem = format!("`{reference}` is not a branch, a tag or a commit there");
@@ -210,7 +210,7 @@ async fn fetch_from_url(
     let mut list = git();
     list.args(["ls-remote", "--symref", "--", url.as_str(), "HEAD"]);
     list.args(&branch_name);
-    let refs = RemoteRefs::parse(&said(&mut list).await?);
+    let refs = RemoteRefs::parse(&output_of_command(&mut list).await?);
     let sample = refs.ids.first().ok_or_else(|| {
         RepositoryFailure::Failed("the repository has no branch or is empty".to_owned())
     })?;
@@ -228,7 +228,7 @@ async fn fetch_from_url(
     ];
     run(git().args(fetch)).await?;
     let parse = ["rev-parse", "--verify", "FETCH_HEAD^{commit}"];
-    let commit = said(git_in(origin).args(parse)).await?;
+    let commit = output_of_command(git_in(origin).args(parse)).await?;
     let is_branch = branch_name.is_some_and(|name| refs.names.contains(&name));
     let branch = match reference {
         Some(reference) if is_branch => Some(reference.to_owned()),
@@ -461,14 +461,14 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
         run(in_index().args(["read-tree", base])).await?;
         let apply = ["apply", "--cached", "--whitespace=nowarn"];
         run(in_index().args(apply).arg(patch)).await?;
-        said(in_index().arg("write-tree")).await
+        output_of_command(in_index().arg("write-tree")).await
     }
     .await;
     // The index is no longer needed; the next call rewrites it.
     drop(std::fs::remove_file(&index));
     let tree = made?;
     let words = ["commit-tree", &tree, "-p", base, "-m", message];
-    let commit = said(by_author().args(words)).await?;
+    let commit = output_of_command(by_author().args(words)).await?;
     let reference = format!("refs/heads/{branch}");
     let mut verify = git_in(project);
     let known = verify.args(["rev-parse", "--verify", "--quiet", &reference]);
@@ -486,7 +486,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
 }
 
 /// Output of a command, trimmed.
-async fn said(command: &mut Command) -> Result<String, RepositoryFailure> {
+async fn output_of_command(command: &mut Command) -> Result<String, RepositoryFailure> {
     let output = command.output().await?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     succeeded(&output)?;

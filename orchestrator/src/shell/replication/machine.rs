@@ -474,7 +474,7 @@ impl ReplicationMachine {
         let unacknowledged = unacknowledged.map(|(_, told)| told.clone());
         ReplicatedWorkspace {
             unacknowledged,
-            ..told(standing, own)
+            ..workspace_info(standing, own)
         }
     }
 }
@@ -504,7 +504,7 @@ fn checked(findings: Option<Vec<ServerCheck>>, trouble: Option<&str>) -> NodesCh
                 .to_owned(),
         }]
     });
-    let told = |it: ServerCheck| ServerFinding {
+    let finding = |it: ServerCheck| ServerFinding {
         what: it.what,
         found: it.found,
         verdict: match it.verdict {
@@ -515,11 +515,11 @@ fn checked(findings: Option<Vec<ServerCheck>>, trouble: Option<&str>) -> NodesCh
         advice: Some(it.advice).filter(|advice| !advice.is_empty()),
     };
     NodesCheck {
-        findings: findings.into_iter().map(told).collect(),
+        findings: findings.into_iter().map(finding).collect(),
     }
 }
 
-fn told(standing: WorkspaceStatus, own: &str) -> ReplicatedWorkspace {
+fn workspace_info(standing: WorkspaceStatus, own: &str) -> ReplicatedWorkspace {
     let mut replicas: Vec<ReplicaInfo> = standing
         .nodes
         .into_iter()

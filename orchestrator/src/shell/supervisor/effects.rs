@@ -33,7 +33,7 @@ impl EventLoop {
                 head,
                 mut message,
             } => {
-                self.reports.hub.masks().told(&mut message);
+                self.reports.hub.masks().mask_to_child(&mut message);
                 return self.send(process, &head, &message);
             }
             CoreEffect::Kill { process } => {

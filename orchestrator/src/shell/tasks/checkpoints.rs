@@ -100,7 +100,7 @@ pub(in crate::shell) fn boot() -> String {
     )
 }
 
-fn told(error: &CheckpointError, task: &str) -> ControlError {
+fn control_error(error: &CheckpointError, task: &str) -> ControlError {
     let text = goondan_log::error_chain(error);
     let code = match error {
         CheckpointError::None
@@ -208,7 +208,7 @@ fn open_at(
         Some(copy) => Store::open_copy(folder(path)?, folder(copy)?, task, boot),
         None => Store::open(folder(path)?, task, boot),
     };
-    let (store, findings) = opened.map_err(|error| told(&error, task))?;
+    let (store, findings) = opened.map_err(|error| control_error(&error, task))?;
     for finding in findings {
         tracing::warn!(
             task_id = task,
@@ -244,7 +244,10 @@ pub(super) fn adopt(
     register: Option<&Register<'_>>,
     task: &str,
 ) -> Result<(), ControlError> {
-    for left in store.adopt(register).map_err(|error| told(&error, task))? {
+    for left in store
+        .adopt(register)
+        .map_err(|error| control_error(&error, task))?
+    {
         tracing::warn!(
             task_id = task,
             checkpoint_id = %left.id,
@@ -336,7 +339,7 @@ fn make(
     };
     let made = store
         .make(&request, now)
-        .map_err(|error| told(&error, at.task_id.as_str()))?;
+        .map_err(|error| control_error(&error, at.task_id.as_str()))?;
     note(ground, at, &store);
     // The checkpoint exists, even if pruning fails.
     let register = ground.register(at).here();
@@ -360,7 +363,7 @@ fn make(
 }
 
 fn list(store: &Store, task: &str) -> Result<Vec<CheckpointInfo>, ControlError> {
-    let listed = store.list().map_err(|error| told(&error, task))?;
+    let listed = store.list().map_err(|error| control_error(&error, task))?;
     Ok(listed.into_iter().map(info).collect())
 }
 
@@ -374,7 +377,7 @@ fn page_of(
     let after = after.transpose()?;
     let listed = store.list_behind(after);
     let page = listed.and_then(|listed| list.page_of(listed.map(|one| one.map(info))));
-    page.map_err(|error| told(&error, task))
+    page.map_err(|error| control_error(&error, task))
 }
 
 fn id_of(id: &str, task: &str) -> Result<CheckpointId, ControlError> {
@@ -414,13 +417,13 @@ fn restore(
         Some(id) => CheckpointSelector::Id(
             store
                 .find(id)
-                .map_err(|error| told(&error, at.task_id.as_str()))?,
+                .map_err(|error| control_error(&error, at.task_id.as_str()))?,
         ),
         None => CheckpointSelector::Latest,
     };
     let restored = store
         .restore(which, is_rehearsal, now)
-        .map_err(|error| told(&error, at.task_id.as_str()))?;
+        .map_err(|error| control_error(&error, at.task_id.as_str()))?;
     for kept in &restored.kept {
         tracing::warn!(
             task_id = %at.task_id,
@@ -430,7 +433,7 @@ fn restore(
     }
     note(ground, at, &store);
     let all = list(&store, at.task_id.as_str())?;
-    Ok(told_of(restored, &all))
+    Ok(restored_task(restored, &all))
 }
 
 fn drill(
@@ -446,7 +449,7 @@ fn drill(
     )?;
     let drill = store
         .drill(now)
-        .map_err(|error| told(&error, place.task()))?;
+        .map_err(|error| control_error(&error, place.task()))?;
     Ok(TaskDrill {
         checkpoint_id: drill.checkpoint_id.to_string(),
         at: drill.at,
@@ -455,7 +458,7 @@ fn drill(
     })
 }
 
-fn told_of(restored: RestoreResult, all: &[CheckpointInfo]) -> TaskRestored {
+fn restored_task(restored: RestoreResult, all: &[CheckpointInfo]) -> TaskRestored {
     let texts =
         |paths: Vec<goondan_trees::RelativePath>| paths.iter().map(ToString::to_string).collect();
     let skipped = restored.fell_back_from.into_iter().filter_map(|(id, why)| {

@@ -7,7 +7,7 @@ use goondan_durable::disk::{Disk, read_full};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
 use goondan_protocol::task::OutputStream;
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::words::{LogLevel, LogLine};
+use goondan_tasks::display::{LogLevel, LogLine};
 use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError, json_line};
 
 use super::stream;

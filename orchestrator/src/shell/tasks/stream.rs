@@ -253,7 +253,7 @@ mod tests {
         line
     }
 
-    fn said(text: &str) -> Vec<u8> {
+    fn text_line(text: &str) -> Vec<u8> {
         line(TaskItemContent::Text {
             text: text.to_owned(),
         })
@@ -290,13 +290,13 @@ mod tests {
         assert!(none.items.is_empty() && none.is_end && none.next == 0);
         // The first file was dropped; a second and a third are left.
         let header = |from: u64| format!("{{\"from\":{from}}}\n").into_bytes();
-        let older = [header(1000), said("one"), begun(), said("two")].concat();
+        let older = [header(1000), text_line("one"), begun(), text_line("two")].concat();
         let tail = br#"{"at":"#;
         let now = [
             header(1000 + length(&older)),
             // As a text, it begins nothing.
-            said(r#""event":"run_requested""#),
-            said("three"),
+            text_line(r#""event":"run_requested""#),
+            text_line("three"),
         ]
         .concat();
         write(&disk, OLDER_STREAM, &older);
@@ -312,7 +312,7 @@ mod tests {
         let part = read(Some(400), 100_000);
         assert_eq!((part.skipped_bytes, texts(&part)[0]), (600, "one"));
         // A line that is too long for an answer is skipped, and so is its end.
-        let most = said("three").len() - 1;
+        let most = text_line("three").len() - 1;
         let (mut after, mut heard, mut skipped) = (1000 + length(&older), Vec::new(), 0);
         loop {
             let part = read(Some(after), most);

@@ -16,7 +16,9 @@ use goondan_durable::disk::Disk;
 use goondan_durable::journal::{Journal, TornTail};
 use goondan_durable::limits::READ_CHUNK_BYTES;
 use goondan_durable::manifest::{self, Claim, ClaimMatch, RunningChecksum};
-use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, checksum, files, sealed};
+use goondan_durable::{
+    Finding, FindingKind, IoContext as _, Severity, checksum, files, sealed_log,
+};
 use goondan_protocol::ids::TurnId;
 
 use super::answer::AnswerRef;
@@ -87,7 +89,7 @@ impl Base {
             match sums.mend_tail(disk, end)? {
                 Some(torn) => {
                     let line = covered.records() + 1;
-                    findings.push(sealed::torn(sums.path(), line, &torn));
+                    findings.push(sealed_log::torn(sums.path(), line, &torn));
                 }
                 None => coverage = base_checksums::coverage(&mut sums)?,
             }
@@ -285,7 +287,7 @@ impl Base {
         let mut count = 0;
         let good = self.lines.scan(|_, _| count += 1)?;
         if let Some(torn) = self.lines.mend_tail(disk, good)? {
-            findings.push(sealed::torn(self.lines.path(), count + 1, &torn));
+            findings.push(sealed_log::torn(self.lines.path(), count + 1, &torn));
         }
         Ok(())
     }
@@ -422,7 +424,7 @@ impl Base {
                 bytes,
                 kept_in,
             };
-            findings.push(sealed::torn(self.lines.path(), self.count() + 1, &torn));
+            findings.push(sealed_log::torn(self.lines.path(), self.count() + 1, &torn));
         }
         if !lines.is_empty() {
             self.lines.append(lines)?;

@@ -14,7 +14,7 @@
 use goondan_durable::checksum::{RecordPosition, Seal, crc32, seal, seal_of};
 use goondan_durable::journal::Journal;
 use goondan_durable::limits::READ_CHUNK_BYTES;
-use goondan_durable::{Finding, FindingKind, Severity, sealed};
+use goondan_durable::{Finding, FindingKind, Severity, sealed_log};
 use serde::{Deserialize, Serialize};
 
 use super::answer::AnswerRef;
@@ -184,7 +184,7 @@ pub(super) fn load(
     sums: &mut Journal,
     base: &mut Journal,
 ) -> Result<(Vec<LineSum>, Vec<Finding>), StoreError> {
-    let reading = sealed::read(sums)?;
+    let reading = sealed_log::read(sums)?;
     let mut findings = reading.findings;
     for finding in &mut findings {
         // The messages themselves are not affected.

@@ -8,7 +8,7 @@ use goondan_durable::journal::Journal;
 use goondan_durable::manifest::{self, Claim, ClaimMatch, ManifestContent, is_same};
 use goondan_durable::register::Register;
 use goondan_durable::{
-    FileError, Finding, FindingKind, IoContext as _, Severity, VerificationResult, sealed,
+    FileError, Finding, FindingKind, IoContext as _, Severity, VerificationResult, sealed_log,
 };
 
 use super::answers::MissingAnswers;
@@ -251,11 +251,11 @@ fn check_sealed(
     path: &Path,
     advice: &str,
     out: &mut VerificationResult,
-) -> Result<Option<(Journal, sealed::SealedRead)>, StoreError> {
+) -> Result<Option<(Journal, sealed_log::SealedRead)>, StoreError> {
     let Some(mut journal) = open(disk, path, out)? else {
         return Ok(None);
     };
-    let reading = sealed::read(&mut journal)?;
+    let reading = sealed_log::read(&mut journal)?;
     if let Some(cut) = reading.cut {
         note_torn(&journal, reading.records.len() as u64 + 1, cut, out);
     }
@@ -319,7 +319,7 @@ fn check_messages(
             out.findings.extend(finding);
             continue;
         };
-        let reading = sealed::read(&mut journal)?;
+        let reading = sealed_log::read(&mut journal)?;
         if let Some(claim) = claim {
             let standing = manifest::standing(&mut journal, claim)?;
             let is_told = standing == ClaimMatch::Replaced && is_told(&reading.findings, &path);

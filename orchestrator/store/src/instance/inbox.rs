@@ -22,7 +22,7 @@ use goondan_durable::checksum::{Seal, seal_of};
 use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
 use goondan_durable::manifest::{Claim, ClaimMatch};
-use goondan_durable::sealed::{self, SealedLog, Span};
+use goondan_durable::sealed_log::{self, SealedLog, Span};
 use goondan_durable::{FileError, Finding, FindingKind, Severity};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
@@ -531,10 +531,10 @@ impl Inbox {
         for (seq, span) in over.split_off(surplus) {
             let bytes = self.log.record(span)?;
             if seal_of(&bytes) != Seal::Broken {
-                records.extend(kept.get(&seq).and_then(|event| sealed::unsealed(event)));
+                records.extend(kept.get(&seq).and_then(|event| sealed_log::unsealed(event)));
             }
             // Damaged records survive in the copy that `replace` keeps.
-            records.extend(sealed::unsealed(&bytes));
+            records.extend(sealed_log::unsealed(&bytes));
         }
         for (seq, entry) in &self.table.pending {
             for record in entry.to_records(*seq) {
@@ -570,7 +570,7 @@ fn wrong(event_id: &EventId) -> StoreError {
 /// Checks the records of an inbox file and returns their table. Changes nothing.
 pub(super) fn check(
     journal: &mut Journal,
-    reading: &sealed::SealedRead,
+    reading: &sealed_log::SealedRead,
     findings: &mut Vec<Finding>,
 ) -> Result<Table, StoreError> {
     let mut table = Table::default();
@@ -595,7 +595,7 @@ pub(super) fn check(
 /// True if the inbox at `path` has a waiting event or a pending answer. Read-only.
 pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreError> {
     let mut journal = Journal::open_read(disk, path)?;
-    let reading = sealed::read(&mut journal)?;
+    let reading = sealed_log::read(&mut journal)?;
     let mut table = Table::default();
     let mut is_odd = !reading.findings.is_empty() || reading.cut.is_some();
     for span in reading.records {

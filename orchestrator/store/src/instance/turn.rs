@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::Disk;
-use goondan_durable::sealed::{SealedLog, Span};
+use goondan_durable::sealed_log::{SealedLog, Span};
 use goondan_durable::{FileError, Finding, IoContext as _, files};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, TurnId};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_durable::disk::{CallFault, Disk, SimulatedDisk, read_all};
-use goondan_durable::sealed::SealedLog;
+use goondan_durable::sealed_log::SealedLog;
 use goondan_durable::{FileError, FindingKind, Severity};
 use goondan_store::{StoreError, verify};
 use serde_json::json;

@@ -225,7 +225,7 @@ mod tests {
     }
 
     /// Returns the notification text for a fact.
-    fn told(task: &mut Task, fact: &TaskEvent, on: &[NotifyOn]) -> Option<String> {
+    fn notification_text(task: &mut Task, fact: &TaskEvent, on: &[NotifyOn]) -> Option<String> {
         task.record(at(), fact.clone());
         let workspace = "w".parse().unwrap();
         let occasion = NotificationTrigger::of(task.state(), fact, &workspace)?;
@@ -254,7 +254,7 @@ mod tests {
         let waits = NotifyOn::WAITS;
         let question = asked("q-0001", Origin::Agent, "Which?", &["a b", "c"]);
         assert_eq!(
-            told(&mut task, &question, &waits).unwrap(),
+            notification_text(&mut task, &question, &waits).unwrap(),
             "question|Which?\n- a b\n- c|gdn task answer shop --id q-0001 'a b' --workspace w"
         );
         let permission = Origin::Permission {
@@ -263,22 +263,25 @@ mod tests {
             kind: String::new(),
         };
         let permission = asked("q-0002", permission, "May it?", &["allow", "refuse"]);
-        let said = told(&mut task, &permission, &waits).unwrap();
+        let said = notification_text(&mut task, &permission, &waits).unwrap();
         assert!(said.ends_with("|gdn task answer shop --id q-0002 allow --workspace w"));
         let review = TaskEvent::ReviewRequested { phase: 1 };
-        let said = told(&mut task, &review, &waits).unwrap();
+        let said = notification_text(&mut task, &review, &waits).unwrap();
         assert!(
             said.ends_with("|gdn task approve shop --phase 1 --workspace w"),
             "{said}"
         );
-        assert_eq!(told(&mut task, &review, &[NotifyOn::Question]), None);
+        assert_eq!(
+            notification_text(&mut task, &review, &[NotifyOn::Question]),
+            None
+        );
         let paused = TaskEvent::TaskPaused {
             reason: PauseReason::Person,
             why: None,
         };
-        assert_eq!(told(&mut task, &paused, &NotifyOn::ALL), None);
+        assert_eq!(notification_text(&mut task, &paused, &NotifyOn::ALL), None);
         let long = asked("q-0003", Origin::Agent, &"é".repeat(5_000), &[]);
-        let said = told(&mut task, &long, &waits).unwrap();
+        let said = notification_text(&mut task, &long, &waits).unwrap();
         assert!(
             said.chars().count() < 2 * NOTICE_CHARS_MAX,
             "{}",
@@ -287,8 +290,8 @@ mod tests {
         let failed = TaskEvent::TaskFailed {
             reason: "no disk".to_owned(),
         };
-        assert_eq!(told(&mut task, &failed, &waits), None);
-        let said = told(&mut task, &failed, &[NotifyOn::Failed]).unwrap();
+        assert_eq!(notification_text(&mut task, &failed, &waits), None);
+        let said = notification_text(&mut task, &failed, &[NotifyOn::Failed]).unwrap();
         assert!(
             said.starts_with("failed|The task failed: no disk|"),
             "{said}"
@@ -302,7 +305,7 @@ mod tests {
     #[test]
     fn task_8_a_notification_is_begun_once_and_ends_once() {
         let mut task = task();
-        let mut told = || {
+        let mut notified = || {
             let wanted = Notification {
                 on: NotifyOn::Review,
                 connection: "ops".parse().unwrap(),
@@ -313,11 +316,11 @@ mod tests {
             feed(&mut task, TaskInput::Notify(vec![wanted]))
         };
         let id = "n-0001".to_owned();
-        assert_eq!(told().effects, [TaskEffect::Notify { id: id.clone() }]);
+        assert_eq!(notified().effects, [TaskEffect::Notify { id: id.clone() }]);
         for _ in 1..NOTIFICATIONS_OPEN_MAX {
-            assert_eq!(told().effects.len(), 1);
+            assert_eq!(notified().effects.len(), 1);
         }
-        assert_eq!(told().effects, [], "one too many has failed at once");
+        assert_eq!(notified().effects, [], "one too many has failed at once");
         let begin = || TaskInput::NotificationBegun { id: id.clone() };
         let send = TaskEffect::SendNotification { id: id.clone() };
         assert_eq!(feed(&mut task, begin()).effects, [send]);

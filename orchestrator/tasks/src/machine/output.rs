@@ -19,7 +19,7 @@ use crate::limits::{
 };
 
 impl Task {
-    pub(super) fn told(&mut self, run: u64, event: CliEvent, now: Timestamp) {
+    pub(super) fn on_output(&mut self, run: u64, event: CliEvent, now: Timestamp) {
         if !self.run_kind().is_agent() {
             // Output of tests is not output of the agent.
             self.watch.active_at = Some(now);
@@ -87,7 +87,7 @@ impl Task {
                 self.end_run(run);
             }
             CliEvent::Stderr(lines) => self.watch.stderr = shortened(lines),
-            CliEvent::Text(text) => self.watch.last_words.said(&text),
+            CliEvent::Text(text) => self.watch.last_words.append(&text),
             // goondan's own tools do no work, so their success does not count.
             CliEvent::Tool(tool) if self.watch.tools.is_own(&tool) => {}
             CliEvent::Tool(tool) => {

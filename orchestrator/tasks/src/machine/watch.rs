@@ -147,7 +147,7 @@ pub(super) struct FinalText {
 }
 
 impl FinalText {
-    pub(super) fn said(&mut self, text: &str) {
+    pub(super) fn append(&mut self, text: &str) {
         if std::mem::take(&mut self.is_over) {
             self.text.clear();
         }

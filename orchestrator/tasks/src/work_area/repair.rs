@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::checksum::{Seal, seal_of};
 use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::register::Register;
-use goondan_durable::sealed::{SealedLog, unsealed};
+use goondan_durable::sealed_log::{SealedLog, unsealed};
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;

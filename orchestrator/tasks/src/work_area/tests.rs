@@ -85,7 +85,7 @@ fn create(disk: &SimulatedDisk) -> Result<(WorkArea, Task), WorkAreaError> {
     WorkArea::create(disk, folder.as_ref(), root, new, Some(guide), at(0))
 }
 
-fn told(event: CliEvent) -> TaskInput {
+fn output_event(event: CliEvent) -> TaskInput {
     TaskInput::Told { run: 1, event }
 }
 
@@ -107,18 +107,18 @@ fn life() -> Vec<TaskInput> {
             pid: 12345,
             start_time: 99,
         },
-        told(CliEvent::Session {
+        output_event(CliEvent::Session {
             id: "s-1".to_owned(),
             model: Some("claude-sonnet-4-5".to_owned()),
         }),
-        told(CliEvent::Usage(UsageReport {
+        output_event(CliEvent::Usage(UsageReport {
             counter: Counter::Run,
             usage,
             cost: Some(MicroUsd(40_000)),
             session: None,
         })),
-        told(CliEvent::Block(Block::UserQuestion(question))),
-        told(CliEvent::Result(RunResult {
+        output_event(CliEvent::Block(Block::UserQuestion(question))),
+        output_event(CliEvent::Result(RunResult {
             is_ok: true,
             text: String::new(),
             denied: Vec::new(),

@@ -42,7 +42,7 @@ impl World {
                     DecisionVerdict::NotNow { .. } => "not now",
                 };
                 let is_refused = told == "not allowed";
-                assert!(is_known || is_refused, "a stranger is told: {told}");
+                assert!(is_known || is_refused, "a stranger is notified: {told}");
                 self.oracle.count_told(format!("button: {told}"));
             }
             _ => {}

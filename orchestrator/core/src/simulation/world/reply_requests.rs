@@ -20,7 +20,7 @@ impl World {
                 }
             }
             1 | 2 => {
-                let told = self.replies.told();
+                let told = self.replies.answered_events();
                 if let Some((event_id, key)) = self.rng.choice(&told).cloned() {
                     self.replies.want(event_id, key);
                 }

@@ -104,12 +104,12 @@ impl World {
                 }
             }
             standby::StandbyEffect::Own { chain, seal } => self.own(n, *chain, seal),
-            standby::StandbyEffect::Say(trouble) => self.said(n, &trouble),
+            standby::StandbyEffect::Say(trouble) => self.on_standby_trouble(n, &trouble),
         }
         None
     }
 
-    pub(super) fn said(&mut self, n: usize, trouble: &StandbyTrouble) {
+    pub(super) fn on_standby_trouble(&mut self, n: usize, trouble: &StandbyTrouble) {
         self.trace(|| format!("n{n} says: {trouble}"));
         match trouble {
             StandbyTrouble::Differs { .. }

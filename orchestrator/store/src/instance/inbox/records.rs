@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use goondan_durable::sealed::Span;
+use goondan_durable::sealed_log::Span;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;

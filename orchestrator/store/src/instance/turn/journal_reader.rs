@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use goondan_durable::journal::Journal;
-use goondan_durable::sealed::{self, Span};
+use goondan_durable::sealed_log::{self, Span};
 use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::ids::TurnId;
 
@@ -59,7 +59,7 @@ pub(in super::super) struct JournalTurns {
 /// Checks the records of a turn journal and returns its turns. Changes nothing.
 pub(in super::super) fn check(
     journal: &mut Journal,
-    reading: &sealed::SealedRead,
+    reading: &sealed_log::SealedRead,
     findings: &mut Vec<Finding>,
 ) -> Result<JournalTurns, StoreError> {
     let mut read = TurnFileContent::default();

@@ -214,7 +214,7 @@ fn agent_8_histories_without_agents_are_read() {
         ),
     ] {
         let entry = HistoryEntry::from_record(line.as_bytes()).unwrap();
-        assert_eq!(crate::words::happening(&entry).detail, fact);
+        assert_eq!(crate::display::happening(&entry).detail, fact);
         assert_eq!(serde_json::to_string(&entry).unwrap(), line);
     }
 }

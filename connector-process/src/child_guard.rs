@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
 use crate::command_line::BECOME;
-use crate::confined::{CANNOT_BE_STARTED, EXIT_CANNOT_BECOME};
 use crate::limits::NOTE_BYTES_MAX;
+use crate::sandboxed_program::{CANNOT_BE_STARTED, EXIT_CANNOT_BECOME};
 
 /// Environment variables of this process that programs inherit, with those of the network, which
 /// [`ProgramRights`] removes from programs without one.

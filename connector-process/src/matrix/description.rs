@@ -15,7 +15,7 @@ pub(super) const STICKER: &str = "m.sticker";
 
 /// Words for the content of a message.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Spoken {
+pub(super) struct MessageText {
     /// The text that a person wrote.
     pub(super) written: Option<String>,
     /// Lines about everything else.
@@ -24,7 +24,7 @@ pub(super) struct Spoken {
     pub(super) files: Vec<Value>,
 }
 
-impl Spoken {
+impl MessageText {
     pub(super) fn is_empty(&self) -> bool {
         self.written.is_none() && self.lines.is_empty()
     }
@@ -42,7 +42,7 @@ impl Spoken {
 }
 
 /// Describes the content of an event of this type; empty if it has no known content.
-pub(super) fn spoken(kind: &str, content: &Value) -> Spoken {
+pub(super) fn describe(kind: &str, content: &Value) -> MessageText {
     if POLLS.contains(&kind) {
         return poll(content);
     }
@@ -51,9 +51,9 @@ pub(super) fn spoken(kind: &str, content: &Value) -> Spoken {
         _ => text(content, "/msgtype").unwrap_or_default(),
     };
     let body = text(content, "/body").unwrap_or_default();
-    let line = |line: String| Spoken {
+    let line = |line: String| MessageText {
         lines: vec![line],
-        ..Spoken::default()
+        ..MessageText::default()
     };
     match message_kind {
         "m.image" | "m.file" | "m.audio" | "m.video" => file(message_kind, content),
@@ -70,9 +70,9 @@ pub(super) fn spoken(kind: &str, content: &Value) -> Spoken {
         // Other types have a body for clients that do not know them.
         _ => {
             let body = without_fallback(content, body);
-            Spoken {
+            MessageText {
                 written: (!body.trim().is_empty()).then(|| body.to_owned()),
-                ..Spoken::default()
+                ..MessageText::default()
             }
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn without_fallback<'b>(content: &Value, body: &'b str) -> &'b str {
     rest.strip_prefix('\n').unwrap_or(rest)
 }
 
-fn file(kind: &str, content: &Value) -> Spoken {
+fn file(kind: &str, content: &Value) -> MessageText {
     let body = text(content, "/body").unwrap_or_default();
     // With a separate name, the body is a text of the sender.
     let name = text(content, "/filename").unwrap_or(body);
@@ -114,7 +114,7 @@ fn file(kind: &str, content: &Value) -> Spoken {
     parts.extend(mime_type.clone());
     parts.extend(bytes.map(|bytes| format!("{bytes} bytes")));
     let Some(uri) = text(content, "/url").map(one_line) else {
-        return Spoken {
+        return MessageText {
             written: caption,
             lines: vec![format!("[{what}: {}, not readable]", parts.join(", "))],
             files: Vec::new(),
@@ -131,7 +131,7 @@ fn file(kind: &str, content: &Value) -> Spoken {
             fields.extend(value.map(|value| (field.to_owned(), value)));
         }
     }
-    Spoken {
+    MessageText {
         written: caption,
         lines: vec![format!("[{what}: {}]", parts.join(", "))],
         files: vec![described],
@@ -139,28 +139,28 @@ fn file(kind: &str, content: &Value) -> Spoken {
 }
 
 /// A poll, with names of the specification or of the proposal that clients used before.
-fn poll(content: &Value) -> Spoken {
+fn poll(content: &Value) -> MessageText {
     let poll = POLLS.iter().find_map(|name| content.get(*name));
     let poll = poll.or_else(|| content.get("m.poll"));
-    let said = |part: &Value| {
+    let text_of_part = |part: &Value| {
         let plain = text(part, "/org.matrix.msc1767.text").or_else(|| text(part, "/m.text/0/body"));
         plain.map(one_line)
     };
-    let question = poll.and_then(|poll| said(poll.get("question")?));
+    let question = poll.and_then(|poll| text_of_part(poll.get("question")?));
     let Some(question) = question else {
-        return Spoken::default();
+        return MessageText::default();
     };
     let answers = poll
         .and_then(|poll| poll.get("answers"))
         .and_then(Value::as_array);
-    let answers = answers.into_iter().flatten().filter_map(said);
+    let answers = answers.into_iter().flatten().filter_map(text_of_part);
     let answers: Vec<String> = answers.collect();
-    Spoken {
+    MessageText {
         lines: vec![format!(
             "[Poll: {question} Answers: {}]",
             answers.join("; ")
         )],
-        ..Spoken::default()
+        ..MessageText::default()
     }
 }
 
@@ -183,8 +183,8 @@ pub(super) fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(kind: &str, content: &Value) -> String {
-        let spoken = spoken(kind, content);
+    fn message_text(kind: &str, content: &Value) -> String {
+        let spoken = describe(kind, content);
         let lines = spoken.written.into_iter().chain(spoken.lines);
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -260,14 +260,14 @@ mod tests {
             ),
             ("m.room.message", json!({}), ""),
         ] {
-            assert_eq!(said(kind, &content), expected);
+            assert_eq!(message_text(kind, &content), expected);
         }
         let file = json!({"body": "see", "filename": "a.txt", "msgtype": "m.file",
             "info": {"mimetype": "text/plain", "size": 5}, "url": "mxc://x/1"});
         let expected = json!({"kind": "file", "fileId": "mxc://x/1", "name": "a.txt",
             "mimeType": "text/plain", "bytes": 5});
-        assert_eq!(spoken("m.room.message", &file).files, [expected]);
-        let quoted = spoken("m.sticker", &json!({"body": "Smile"})).quoted();
+        assert_eq!(describe("m.room.message", &file).files, [expected]);
+        let quoted = describe("m.sticker", &json!({"body": "Smile"})).quoted();
         assert_eq!(quoted.as_deref(), Some("Sticker: Smile"));
     }
 }

@@ -188,5 +188,5 @@ pub(super) fn files(message: &Value) -> Option<Value> {
 }
 
 #[cfg(test)]
-#[path = "words/tests.rs"]
+#[path = "description/tests.rs"]
 mod tests;

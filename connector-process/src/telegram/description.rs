@@ -21,7 +21,7 @@ pub(super) use service::service_words;
 
 /// Words for the message of a person.
 #[derive(Debug, PartialEq)]
-pub(super) struct Spoken {
+pub(super) struct MessageText {
     pub(super) text: String,
     /// Files of the message, for its metadata.
     pub(super) files: Vec<Value>,
@@ -29,7 +29,7 @@ pub(super) struct Spoken {
 
 /// Describes what a person said in a message; `None` if it has no known content. `bot` is the id
 /// of the bot itself.
-pub(super) fn spoken(message: &Value, is_edited: bool, bot: Option<i64>) -> Option<Spoken> {
+pub(super) fn describe(message: &Value, is_edited: bool, bot: Option<i64>) -> Option<MessageText> {
     let mut files = Vec::new();
     let media = media::described(message, &mut files);
     let written = written(message, "/text", "/entities")
@@ -46,7 +46,7 @@ pub(super) fn spoken(message: &Value, is_edited: bool, bot: Option<i64>) -> Opti
     lines.extend(written);
     lines.extend(media);
     let text = lines.join("\n");
-    Some(Spoken { text, files })
+    Some(MessageText { text, files })
 }
 
 /// The text of a message, with the targets of its links.
@@ -242,5 +242,5 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "words/tests.rs"]
+#[path = "description/tests.rs"]
 mod tests;

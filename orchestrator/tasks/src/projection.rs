@@ -9,9 +9,9 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
+use crate::display::outcome_words;
 use crate::fact::{Origin, PauseReason, RunOutcome};
 use crate::state::{PersonInput, PersonInputKind, State};
-use crate::words::outcome_words;
 
 /// Maximum files of a proposal listed for a reviewer.
 const FILES_LISTED: usize = 10;
@@ -200,7 +200,7 @@ impl State {
 
     /// Ask as shown to clients, by its id.
     pub(crate) fn ask(&self, id: &str) -> Option<TaskAsk> {
-        self.asks.get(id).map(|ask| told(id, ask))
+        self.asks.get(id).map(|ask| ask_info(id, ask))
     }
 
     /// Entry in the list of tasks.
@@ -238,7 +238,7 @@ impl State {
         // A finished task waits for nothing, even if asks were open.
         let is_live = self.ended.is_none();
         let asks = self.open_asks().filter(|_| is_live);
-        let mut asks: Vec<TaskAsk> = asks.map(|(id, ask)| told(id, ask)).collect();
+        let mut asks: Vec<TaskAsk> = asks.map(|(id, ask)| ask_info(id, ask)).collect();
         // Dependencies are listed before questions (`PROTO-5`).
         asks.sort_by_key(|ask| matches!(ask.kind, TaskAskKind::Question | TaskAskKind::Permission));
         TaskDetail {
@@ -290,7 +290,7 @@ impl State {
     }
 }
 
-pub(crate) fn told(id: &str, ask: &PersonInput) -> TaskAsk {
+pub(crate) fn ask_info(id: &str, ask: &PersonInput) -> TaskAsk {
     let (kind, text, description, options, default) = match &ask.what {
         PersonInputKind::Dependency(request, _) => (
             if request.kind.is_environment() {

@@ -24,7 +24,7 @@ const REFERRING_FIELDS: [u64; 5] = [5, 6, 7, 8, 19];
 
 /// Words for the action of a person.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Spoken {
+pub(super) struct InteractionText {
     pub(super) text: String,
     /// Names of the subcommand group and the subcommand.
     pub(super) subcommand: Option<String>,
@@ -71,20 +71,20 @@ impl Resolved<'_> {
 }
 
 /// Describes a command.
-pub(super) fn command(body: &Value) -> Result<Spoken, MalformedRequest> {
+pub(super) fn command(body: &Value) -> Result<InteractionText, MalformedRequest> {
     let name = required(body, "/data/name")?;
     let resolved = Resolved(body.pointer("/data/resolved"));
     let target = text(body, "/data/target_id");
     match (number(body, "/data/type"), target) {
         (Some(USER_COMMAND), Some(id)) => {
             let who = resolved.user(id);
-            return Ok(Spoken {
+            return Ok(InteractionText {
                 text: format!("[Command {} about {who} (user {id})]", one_line(name)),
-                ..Spoken::default()
+                ..InteractionText::default()
             });
         }
         (Some(MESSAGE_COMMAND), Some(id)) => {
-            let mut spoken = Spoken::default();
+            let mut spoken = InteractionText::default();
             let message = resolved.get("messages", id);
             let who = message.and_then(|message| message.get("author"));
             let who = who.map_or_else(|| "a member".to_owned(), person);
@@ -104,7 +104,7 @@ pub(super) fn command(body: &Value) -> Result<Spoken, MalformedRequest> {
 }
 
 /// `/name option: value, …`, or the text of the option that is the input and the other options.
-fn chat_input(name: &str, body: &Value, resolved: &Resolved<'_>) -> Spoken {
+fn chat_input(name: &str, body: &Value, resolved: &Resolved<'_>) -> InteractionText {
     let mut words = vec![name.to_owned()];
     let mut options = body.pointer("/data/options").and_then(Value::as_array);
     let (mut said, mut input, mut files) = (Vec::new(), None, Vec::new());
@@ -148,7 +148,7 @@ fn chat_input(name: &str, body: &Value, resolved: &Resolved<'_>) -> Spoken {
         None => vec![command],
     };
     text.extend(lines);
-    Spoken {
+    InteractionText {
         text: text.join("\n"),
         subcommand: (!subcommand.is_empty()).then_some(subcommand),
         files,
@@ -167,7 +167,7 @@ fn shown(value: &Value, resolved: &Resolved<'_>, refers: bool) -> String {
 }
 
 /// Describes a button press, or the chosen items of a list.
-pub(super) fn component(body: &Value) -> Result<Spoken, MalformedRequest> {
+pub(super) fn component(body: &Value) -> Result<InteractionText, MalformedRequest> {
     let id = required(body, "/data/custom_id")?;
     let resolved = Resolved(body.pointer("/data/resolved"));
     let used = body
@@ -195,9 +195,9 @@ pub(super) fn component(body: &Value) -> Result<Spoken, MalformedRequest> {
     }];
     let about = text(body, "/message/content").filter(|said| !said.trim().is_empty());
     lines.extend(about.map(|said| format!("[Below the message {}]", shortened(said))));
-    Ok(Spoken {
+    Ok(InteractionText {
         text: lines.join("\n"),
-        ..Spoken::default()
+        ..InteractionText::default()
     })
 }
 
@@ -223,8 +223,8 @@ fn label_of<'v>(used: &'v Value, value: &str) -> Option<&'v str> {
 }
 
 /// Describes a submitted form: its fields, one a line.
-pub(super) fn form(body: &Value) -> Result<Spoken, MalformedRequest> {
-    let mut spoken = Spoken::default();
+pub(super) fn form(body: &Value) -> Result<InteractionText, MalformedRequest> {
+    let mut spoken = InteractionText::default();
     let mut lines = vec![required(body, "/data/custom_id")?.to_owned()];
     let resolved = Resolved(body.pointer("/data/resolved"));
     let rows = body.pointer("/data/components").and_then(Value::as_array);

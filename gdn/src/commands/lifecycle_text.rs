@@ -30,7 +30,7 @@ pub(super) fn subject(event: &Event) -> String {
 }
 
 /// Text of an event, with the style for its severity.
-pub(super) fn told(event: &Event) -> (anstyle::Style, String) {
+pub(super) fn event_text(event: &Event) -> (anstyle::Style, String) {
     told_of_project(event)
         .or_else(|| told_of_process(event))
         .or_else(|| told_of_task(event))

@@ -52,7 +52,7 @@ struct LevelField {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Narrowing {
+pub(super) struct LiveFilter {
     /// Text that a line must contain, in any case.
     text: String,
     /// Lowest level.
@@ -65,7 +65,7 @@ pub(super) struct Narrowing {
     held: usize,
 }
 
-impl Narrowing {
+impl LiveFilter {
     /// Takes a new line: as JSON, as it is shown, and without colors. Returns it if it is shown now.
     pub(super) fn take(&mut self, json: &str, painted: String, plain: &str) -> Option<String> {
         let fields = serde_json::from_str::<LevelField>(json);
@@ -192,13 +192,13 @@ impl Narrowing {
 mod tests {
     use super::*;
 
-    fn take(of: &mut Narrowing, level: &str, text: &str) -> bool {
+    fn take(of: &mut LiveFilter, level: &str, text: &str) -> bool {
         let json = format!(r#"{{"level":"{level}","message":"{text}"}}"#);
         let painted = format!("<{text}>");
         of.take(&json, painted, text).is_some()
     }
 
-    fn press(of: &mut Narrowing, keys: &str) -> Change {
+    fn press(of: &mut LiveFilter, keys: &str) -> Change {
         let mut change = Change::Nothing;
         for key in keys.chars() {
             change = of.press(match key {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn obs_2_typed_text_selects_earlier_and_later_lines_in_any_case() {
-        let mut log = Narrowing::default();
+        let mut log = LiveFilter::default();
         assert!(take(&mut log, "info", "Turn began") && take(&mut log, "info", "other"));
         assert_eq!(press(&mut log, "/tur"), Change::Typed("tur".to_owned()));
         assert_eq!(press(&mut log, "\u{7f}"), Change::Typed("tu".to_owned()));
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn obs_2_level_keys_hide_lower_levels() {
-        let mut log = Narrowing::default();
+        let mut log = LiveFilter::default();
         for level in ["error", "warn", "info", "debug", "trace"] {
             assert!(take(&mut log, level, level));
         }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn obs_2_lines_are_held_back_while_text_is_typed_and_none_is_lost() {
-        let mut log = Narrowing::default();
+        let mut log = LiveFilter::default();
         assert!(take(&mut log, "info", "first"));
         press(&mut log, "/x");
         assert!(!take(&mut log, "info", "second"));

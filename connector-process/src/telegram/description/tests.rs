@@ -3,16 +3,16 @@ use serde_json::json;
 use super::*;
 
 /// The text for the model of a message with these fields.
-fn said(fields: &Value) -> String {
+fn text_of(fields: &Value) -> String {
     words_of(fields).expect("the message has content").text
 }
 
-fn words_of(fields: &Value) -> Option<Spoken> {
+fn words_of(fields: &Value) -> Option<MessageText> {
     let mut message = json!({"message_id": 5, "date": 1, "chat": {"id": -7, "type": "supergroup", "title": "G"},
         "from": {"id": 9, "is_bot": false, "first_name": "Ann", "last_name": "Lee"}});
     let all = message.as_object_mut().unwrap();
     all.extend(fields.as_object().unwrap().clone());
-    spoken(&message, false, Some(1))
+    describe(&message, false, Some(1))
 }
 
 /// Shapes of the Bot API's documentation, each with its words.
@@ -191,7 +191,7 @@ fn shapes() -> Vec<(Value, &'static str)> {
 #[test]
 fn conn_1_every_content_of_a_telegram_message_is_in_words() {
     for (fields, expected) in shapes() {
-        assert_eq!(said(&fields), expected, "{fields}");
+        assert_eq!(text_of(&fields), expected, "{fields}");
     }
 }
 
@@ -207,7 +207,7 @@ fn conn_2_files_of_a_telegram_message_are_listed() {
 #[test]
 fn conn_1_long_answered_text_is_shortened() {
     let long = "가".repeat(QUOTE_CHARS_MAX + 5);
-    let text = said(&json!({"text": "x", "reply_to_message": {"message_id": 1, "text": long}}));
+    let text = text_of(&json!({"text": "x", "reply_to_message": {"message_id": 1, "text": long}}));
     let expected = format!(
         "[Reply to someone: \"{}…\"]\nx",
         "가".repeat(QUOTE_CHARS_MAX)
@@ -278,7 +278,7 @@ fn conn_1_changes_of_a_telegram_chat_are_in_words() {
             json!({"message_id": 5, "chat": {"id": -7, "type": "group"}, "from": ann});
         let all = message.as_object_mut().unwrap();
         all.extend(fields.as_object().unwrap().clone());
-        assert_eq!(spoken(&message, false, None), None, "{fields}");
+        assert_eq!(describe(&message, false, None), None, "{fields}");
         assert_eq!(service_words(&message).as_deref(), Some(expected));
     }
 }
