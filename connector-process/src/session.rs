@@ -595,11 +595,11 @@ mod tests {
             "{withdrawn}"
         );
         assert!(session.withdraw_questions().unwrap().is_empty());
-        let said = format!(
+        let text = format!(
             r#"{{"type":"question.answered","inReplyTo":{second},"from":"orchestrator","to":"connector:hook","payload":{{"action":"decline"}}}}"#
         );
         assert!(matches!(
-            session.hear(said.as_bytes()),
+            session.hear(text.as_bytes()),
             Ok(FrameAction::Done)
         ));
         assert!(matches!(
@@ -608,7 +608,7 @@ mod tests {
         ));
         // Another reply without a waiter is ignored.
         assert!(matches!(
-            session.hear(said.as_bytes()),
+            session.hear(text.as_bytes()),
             Ok(FrameAction::Done)
         ));
     }
@@ -637,11 +637,11 @@ mod tests {
         assert!(forgotten.contains(&expected), "{forgotten}");
         assert!(session.forget_replies().unwrap().is_none());
         for request in [first, second] {
-            let said = format!(
+            let text = format!(
                 r#"{{"type":"reply","inReplyTo":{request},"from":"orchestrator","to":"connector:hook","payload":{{"state":"unknown"}}}}"#
             );
             assert!(matches!(
-                session.hear(said.as_bytes()),
+                session.hear(text.as_bytes()),
                 Ok(FrameAction::Done)
             ));
         }

@@ -121,8 +121,8 @@ mod tests {
             json!({"image": "", "mediaType": "image/png"}),
             json!({"image": "iVBO", "mediaType": "text/plain"}),
         ] {
-            let told = of(&json!([bad])).unwrap_err();
-            assert!(told.starts_with("image 1 is neither"), "{told}");
+            let error = of(&json!([bad])).unwrap_err();
+            assert!(error.starts_with("image 1 is neither"), "{error}");
         }
         assert!(of(&json!("x")).unwrap_err().contains("expected a list"));
         let one = json!({"image": "https://a.example"});

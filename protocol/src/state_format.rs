@@ -127,10 +127,10 @@ mod tests {
         );
         let newer = format_file(STATE_FORMAT + 2, STATE_FORMAT + 1, "9.9.9");
         let refused = newer.check().unwrap_err();
-        let told = format!("{refused} {}", refused.hint());
+        let text = format!("{refused} {}", refused.hint());
         assert!(
-            told.contains("goondan 9.9.9") && told.contains("`gdn --version`"),
-            "{told}"
+            text.contains("goondan 9.9.9") && text.contains("`gdn --version`"),
+            "{text}"
         );
     }
 

@@ -264,8 +264,8 @@ impl PostgresServer {
         command.args(["-X", "-A", "-t", "-U", ROLE, "-d", "postgres", "-c", text]);
         command.args(["-p", &self.port.to_string(), "-h"]);
         let ran = command.arg(self.dir.path()).output().unwrap();
-        let said = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
-        ran.status.success().then_some(said)
+        let printed = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
+        ran.status.success().then_some(printed)
     }
 
     /// The directory of its socket, which is its host.

@@ -14,15 +14,18 @@ impl ServerProcess {
     pub fn start(command: &mut Command, listening: &str) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
-        let mut said = BufReader::new(process.stdout.take().unwrap());
+        let mut printed = BufReader::new(process.stdout.take().unwrap());
         let server = Self(process);
         let mut line = String::new();
         while !line.contains(listening) {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+            assert!(
+                printed.read_line(&mut line).unwrap() > 0,
+                "it did not start"
+            );
         }
         // Its later output is discarded, and must not block it.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
         server
     }
 }

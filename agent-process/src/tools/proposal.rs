@@ -279,8 +279,8 @@ mod tests {
     fn prop_6_handoff_that_differs_from_its_proposal_is_reported() {
         let args: SubmitArgs =
             serde_json::from_value(json!({"goal": "fix", "tests": ["ok"]})).unwrap();
-        let said = args.proposal_text().ok().unwrap();
-        let handoff = handoff_of(said, &proposal()).ok().unwrap();
+        let message = args.proposal_text().ok().unwrap();
+        let handoff = handoff_of(message, &proposal()).ok().unwrap();
         let text = handoff.to_string();
         assert!(
             text.contains("ProposalJson: /s/main-1f/coder/proposal/proposal.json"),

@@ -130,11 +130,11 @@ mod tests {
         ] {
             let messages = recorded(node, &conversation, &[]);
             assert_eq!(roles(&messages), expected, "{node:?}");
-            let told = messages.get(1).map(|it| it.data.content.to_text());
-            if let (Some(told), Some(node)) = (told, node) {
+            let text = messages.get(1).map(|it| it.data.content.to_text());
+            if let (Some(text), Some(node)) = (text, node) {
                 assert!(
-                    told.contains(&format!("continues on node `{node}`")),
-                    "{told}"
+                    text.contains(&format!("continues on node `{node}`")),
+                    "{text}"
                 );
             }
             for message in messages {

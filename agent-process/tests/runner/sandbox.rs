@@ -367,11 +367,11 @@ fn sec_6_without_sandbox_nothing_starts_and_the_reason_is_given() {
             .current_dir(&site.work)
             .output()
             .unwrap();
-        let said = output_text(&output);
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(output.stdout.is_empty(), "{said}");
-        assert!(said.contains("goondan: nothing was started: "), "{said}");
-        assert!(said.contains(named), "{said}");
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(output.stdout.is_empty(), "{text}");
+        assert!(text.contains("goondan: nothing was started: "), "{text}");
+        assert!(text.contains(named), "{text}");
     }
 }
 
@@ -396,9 +396,9 @@ fn sec_6_listed_path_replaced_by_a_link_is_not_followed() {
             std::os::unix::fs::symlink(site.outside(), &input).unwrap();
         }
         let output = run(&policy, &site, "cat input/secret");
-        let said = output_text(&output);
-        assert_eq!(output.status.code(), Some(125), "{level}: {said}");
-        assert!(said.contains("input"), "{level}: {said}");
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(125), "{level}: {text}");
+        assert!(text.contains("input"), "{level}: {text}");
     }
 }
 
@@ -460,11 +460,11 @@ fn sec_6_without_namespaces_the_level_full_starts_nothing() {
     let inner = serde_json::to_string(&policy(Level::Full, &site)).unwrap();
     let command = format!("{BINARY} --sandbox '{inner}' --enclose 'echo started'");
     let output = run(&outer, &site, &command);
-    let said = output_text(&output);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(output.stdout.is_empty(), "{said}");
-    assert!(said.contains("the kernel grants no namespaces"), "{said}");
-    assert!(said.contains("`require: landlock`"), "{said}");
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(output.stdout.is_empty(), "{text}");
+    assert!(text.contains("the kernel grants no namespaces"), "{text}");
+    assert!(text.contains("`require: landlock`"), "{text}");
 }
 
 /// Starts a process that leaves its group and its parents, and prints its number outside of the

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn prov_2_unreadable_additional_authorities_are_named() {
         let error = in_file(Path::new("/nonexistent/ca.pem")).unwrap_err();
-        let told = error.to_string();
-        assert!(told.contains("/nonexistent/ca.pem") && told.contains("GOONDAN_CA_FILE"));
+        let text = error.to_string();
+        assert!(text.contains("/nonexistent/ca.pem") && text.contains("GOONDAN_CA_FILE"));
     }
 }

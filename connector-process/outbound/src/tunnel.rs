@@ -158,17 +158,17 @@ mod tests {
         let mut stream = answered("HTTP/1.1 200 OK\r\nvia: x\r\n\r\nhello")
             .await
             .unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, "hello");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "hello");
         for (answer, part) in [
             ("HTTP/1.1 407 Authenticate\r\n\r\n", "user or password"),
             ("HTTP/1.1 403 Not Allowed\r\n\r\n", "403 Not Allowed"),
             ("nonsense\r\n\r\n", "nonsense"),
             ("HTTP/1.1", "failed to connect to the proxy"),
         ] {
-            let told = answered(answer).await.unwrap_err().to_string();
-            assert!(told.contains(part) && !told.contains("word@"), "{told}");
+            let error = answered(answer).await.unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("word@"), "{error}");
         }
     }
 }

@@ -171,8 +171,8 @@ impl Board for Channel {
         let mut pauses_ms = NOTICE_PAUSES_MS.into_iter();
         loop {
             let request = DiscordRequest::new(Method::PATCH, &path).with_value(body.clone());
-            let told = self.api.ask(request.of_interaction(), true).await;
-            let Err(error) = told else {
+            let reply = self.api.ask(request.of_interaction(), true).await;
+            let Err(error) = reply else {
                 return Ok(());
             };
             let pause_ms = pauses_ms.next();

@@ -132,9 +132,9 @@ mod tests {
         ] {
             let refusal = rules.check_listed(&target(host, port)).unwrap_err();
             assert_eq!(refusal.fault(), EgressFaultParty::Denied);
-            let told = refusal.to_string();
+            let text = refusal.to_string();
             for part in ["agent `coder`", "`a.org`", "network: {allow: […]}", host] {
-                assert!(told.contains(part), "{told}");
+                assert!(text.contains(part), "{text}");
             }
         }
         for host in ["2130706433", "0x7f000001", "127.1", "a..org", "a/b", ""] {

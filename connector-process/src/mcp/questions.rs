@@ -356,10 +356,10 @@ mod tests {
             OpenCallGuard(calls.clone(), CallId(id))
         };
         let (_first, second) = (enter(1), enter(2));
-        let told = calls.wait_under(None).await.unwrap_err().message;
+        let error = calls.wait_under(None).await.unwrap_err().message;
         assert!(
-            told.contains("2 calls are open") && told.contains("traceparent"),
-            "{told}"
+            error.contains("2 calls are open") && error.contains("traceparent"),
+            "{error}"
         );
         let waiting = {
             let (waiting, ()) = tokio::join!(calls.wait_under(None), async { drop(second) });

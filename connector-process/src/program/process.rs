@@ -294,8 +294,8 @@ impl ProgramProcess {
         line.log(ProgramStream::Stderr);
         let not_started = child_guard::not_started_line(&line.bytes);
         self.not_started = not_started.or(self.not_started.take());
-        let said = String::from_utf8_lossy(&line.bytes);
-        let denial = Denials::of_connection(&self.policy).explain(&said);
+        let text = String::from_utf8_lossy(&line.bytes);
+        let denial = Denials::of_connection(&self.policy).explain(&text);
         let denial = denial.map(|denial| denial.trim_end().to_owned());
         let is_new = denial.is_some() && denial != self.denial;
         self.denial = denial.or(self.denial.take());

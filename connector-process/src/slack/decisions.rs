@@ -164,8 +164,8 @@ impl Board for Channel {
     async fn tell(&self, to: &str, said: &str) -> Result<(), MessageRejection> {
         let (channel, user) = to.split_once(':').unwrap_or_default();
         let params = json!({"channel": channel, "user": user, "text": verbatim(said)});
-        let told = self.api.ask("chat.postEphemeral", &params, false).await;
-        told.map(drop).map_err(MessageRejection::from)
+        let reply = self.api.ask("chat.postEphemeral", &params, false).await;
+        reply.map(drop).map_err(MessageRejection::from)
     }
 }
 

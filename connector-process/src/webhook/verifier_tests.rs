@@ -268,12 +268,12 @@ fn conn_3_altered_requests_are_refused() {
             let mut headers = vector.headers.to_vec();
             headers.remove(at);
             let error = verify(&right, &headers, "/", vector.body, vector.now_s).unwrap_err();
-            let said = error.to_string();
+            let text = error.to_string();
             // The first of the alternative headers is reported.
-            let is_named = said.contains(name) || said.contains("`x-shopify-hmac-sha256`");
+            let is_named = text.contains(name) || text.contains("`x-shopify-hmac-sha256`");
             assert!(
                 matches!(error, SignatureError::Missing { .. }) && is_named,
-                "{said}"
+                "{text}"
             );
             let mut headers = vector.headers.to_vec();
             headers.push(vector.headers[at]);
@@ -400,10 +400,10 @@ mod twilio {
             ([SIGNATURE, FORM, PROTO, host], PATH, "Digits=1"),
         ] {
             let error = found(&verifier, &headers, uri, body).unwrap_err();
-            let said = error.to_string();
+            let text = error.to_string();
             assert!(
-                said.contains("`signature.url`") && !said.contains("RSOY"),
-                "{said}"
+                text.contains("`signature.url`") && !text.contains("RSOY"),
+                "{text}"
             );
         }
         let error = found(&verifier, &[FORM, PROTO, host], PATH, BODY).unwrap_err();
@@ -515,8 +515,8 @@ fn conn_3_malformed_signature_headers_are_refused() {
             }
             let found = verify(&verifier, &headers, "/", BODY, NOW_S);
             assert!(found.is_err(), "{} {value}", preset.name);
-            let said = found.unwrap_err().to_string();
-            assert!(!said.contains(secret), "{said}");
+            let error = found.unwrap_err().to_string();
+            assert!(!error.contains(secret), "{error}");
         }
     }
     let shown = format!("{:?}", verifier("gitlab", "swordfish"));

@@ -130,13 +130,13 @@ fn server_is_trusted_by_certificates_named_in_the_variable() {
 #[test]
 fn missing_named_certificates_are_not_replaced_by_others() {
     let outcome = ask(&provider_over_tls(), Path::new("/nonexistent"));
-    let said = outcome_text(&outcome);
-    assert!(said.contains("SSL_CERT_FILE"), "{said}");
+    let text = outcome_text(&outcome);
+    assert!(text.contains("SSL_CERT_FILE"), "{text}");
 }
 
 #[test]
 fn server_with_an_unknown_issuer_is_not_trusted() {
     let outcome = ask(&provider_over_tls(), &fixture("other-authority.pem"));
-    let said = outcome_text(&outcome);
-    assert!(said.contains("UnknownIssuer"), "{said}");
+    let text = outcome_text(&outcome);
+    assert!(text.contains("UnknownIssuer"), "{text}");
 }

@@ -462,8 +462,8 @@ fn client_library_of_gitlab_and_connector_send_the_same_requests() {
         .env("NODE_PATH", directory.path().join("node_modules"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "node: {said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "node: {printed}");
     // The library reads the answers of the double as those of GitLab.
     let results: Value = serde_json::from_slice(&ran.stdout).unwrap();
     for (pointer, value) in [

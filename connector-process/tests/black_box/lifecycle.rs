@@ -232,9 +232,9 @@ fn by_hand_it_explains_itself() {
         .output()
         .unwrap();
     assert_eq!(no_socket.status.code(), Some(1));
-    let said = String::from_utf8(no_socket.stdout).unwrap();
+    let printed = String::from_utf8(no_socket.stdout).unwrap();
     assert!(
-        said.contains("not one end of the orchestrator's socket pair"),
-        "{said}"
+        printed.contains("not one end of the orchestrator's socket pair"),
+        "{printed}"
     );
 }

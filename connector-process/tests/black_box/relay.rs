@@ -238,10 +238,10 @@ fn invalid_relay_far_side_reports_the_reason_and_exits() {
         .output()
         .unwrap();
     assert_eq!(ran.status.code(), Some(2));
-    let said = String::from_utf8(ran.stderr).unwrap();
+    let printed = String::from_utf8(ran.stderr).unwrap();
     assert!(
-        said.contains("relay.json` is invalid: invalid type"),
-        "{said}"
+        printed.contains("relay.json` is invalid: invalid type"),
+        "{printed}"
     );
     let misread: Result<Value, _> = serde_json::from_slice(&ran.stdout);
     assert!(misread.is_err(), "it logs nothing");

@@ -73,8 +73,8 @@ fn lines(seed: &str) -> Vec<Line> {
         .env("NODE_PATH", dir.path().join("node_modules"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "node: {said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "node: {printed}");
     let lines = String::from_utf8(ran.stdout).unwrap();
     let lines = lines
         .lines()

@@ -205,8 +205,8 @@ fn print_status(status: &BundleStatus, schema: &str, context: &Context) -> Resul
     if let Some(probation) = &status.probation {
         let turns = text::count(u64::from(probation.turns), "turn");
         let failures = text::count(u64::from(probation.failures), "failure");
-        let said = format!("{turns} completed, {failures}");
-        table.field("On probation", said);
+        let message = format!("{turns} completed, {failures}");
+        table.field("On probation", message);
     }
     if status.pinned {
         table.field("Pinned", "changesets are refused".to_owned());

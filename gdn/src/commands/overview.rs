@@ -199,13 +199,13 @@ impl Overview<'_> {
                 } else {
                     "running"
                 };
-                let told = format!("{state}, pid {}, started {age} ago", status.pid);
+                let message = format!("{state}, pid {}, started {age} ago", status.pid);
                 let look = if status.stopping {
                     style::WARN
                 } else {
                     style::GOOD
                 };
-                table.field("Daemon", Cell::styled(told, look));
+                table.field("Daemon", Cell::styled(message, look));
             }
             None => {
                 let told = format!("not running on {}", self.context.state_root.display());

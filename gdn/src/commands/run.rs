@@ -530,8 +530,8 @@ fn summary(info: &WorkspaceInfo) -> Table {
     if let Some(digest) = &info.config_digest
         && info.last_known_good
     {
-        let told = format!("last known good, {}", active_configuration::short(digest));
-        table.field("Configuration", Cell::styled(told, style::WARN));
+        let text = format!("last known good, {}", active_configuration::short(digest));
+        table.field("Configuration", Cell::styled(text, style::WARN));
     }
     table.field("Watch", status::watch(info));
     if !info.watched_files.is_empty() {

@@ -183,8 +183,8 @@ impl Transcript {
 
 /// Notes a rewind at this point, which removed the messages since the checkpoint.
 fn rewound(rewind: &RewindRecord, palette: Palette) -> String {
-    let told = format!("(rewound {})\n", rewind_in_words(rewind));
-    palette.paint(style::FAINT, &told)
+    let text = format!("(rewound {})\n", rewind_in_words(rewind));
+    palette.paint(style::FAINT, &text)
 }
 
 fn written_at(message: &Message) -> Option<Timestamp> {

@@ -146,9 +146,9 @@ impl TurnView {
             }
             Ok(ModelPiece::Instead { target }) => {
                 self.shown.borrow_mut().text.clear();
-                let told = text::one_line(&format!("calling {target} instead"));
-                self.line(&format!("  ↻ {told}"));
-                self.status(&told);
+                let message = text::one_line(&format!("calling {target} instead"));
+                self.line(&format!("  ↻ {message}"));
+                self.status(&message);
             }
             Ok(ModelPiece::Retry(retry)) => {
                 let told = retry_text(&retry);

@@ -63,12 +63,12 @@ impl DaemonRequestError {
         match self {
             Self::Call(CallError::Refused(refused) | CallError::Replaced(refused)) => {
                 let code = serde_json::to_value(refused.code).unwrap_or_default();
-                let told = PageError {
+                let page_error = PageError {
                     code: code.as_str().unwrap_or("internal").to_owned(),
                     message: refused.message.clone(),
                     suggestion: refused.suggestion.clone(),
                 };
-                (StatusCode::OK, told)
+                (StatusCode::OK, page_error)
             }
             Self::Call(error) => {
                 let why = with_causes(error);
@@ -109,13 +109,13 @@ impl DaemonRequestError {
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        told.push_str(&format!(": {error}"));
+        text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    told
+    text
 }
 
 /// The daemon of one state root or of another machine.

@@ -156,8 +156,9 @@ impl Studio {
         }
         if head.method != Method::POST {
             let hint = "open the address that `gdn studio` shows";
-            let told = PageError::new("methodNotAllowed", &"only GET and POST are supported", hint);
-            return Err(RequestFailure(StatusCode::METHOD_NOT_ALLOWED, told));
+            let page_error =
+                PageError::new("methodNotAllowed", &"only GET and POST are supported", hint);
+            return Err(RequestFailure(StatusCode::METHOD_NOT_ALLOWED, page_error));
         }
         if path == "/api/login" {
             return self.log_in(&read::<Login>(body).await?);
@@ -179,8 +180,8 @@ impl Studio {
 
     fn log_in(&self, login: &Login) -> Result<Response, RequestFailure> {
         let token = Secret::random().map_err(|error| {
-            let told = PageError::new("internal", &error, "restart Studio: `gdn studio`");
-            RequestFailure(StatusCode::INTERNAL_SERVER_ERROR, told)
+            let page_error = PageError::new("internal", &error, "restart Studio: `gdn studio`");
+            RequestFailure(StatusCode::INTERNAL_SERVER_ERROR, page_error)
         })?;
         let now_ms = self.now_ms();
         if !self.sessions().exchange(&login.ticket, &token, now_ms) {
@@ -269,12 +270,12 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, RequestFailure> {
         )
     })?;
     serde_json::from_slice(&body).map_err(|error| {
-        let told = PageError::new(
+        let page_error = PageError::new(
             "invalidRequest",
             &format!("the request cannot be read: {error}"),
             hint,
         );
-        RequestFailure(StatusCode::BAD_REQUEST, told)
+        RequestFailure(StatusCode::BAD_REQUEST, page_error)
     })
 }
 
@@ -303,8 +304,8 @@ fn no_such(path: &str) -> RequestFailure {
 
 fn not_for_pages(method: &str) -> RequestFailure {
     let message = format!("Studio does not support `{method}`");
-    let told = PageError::new("forbidden", &message, "see what gdn can do: `gdn --help`");
-    RequestFailure(StatusCode::FORBIDDEN, told)
+    let page_error = PageError::new("forbidden", &message, "see what gdn can do: `gdn --help`");
+    RequestFailure(StatusCode::FORBIDDEN, page_error)
 }
 
 /// Redirects to the base path of the page.

@@ -75,8 +75,8 @@ fn healthy_checks_are_reported_and_nothing_is_changed() {
     assert_eq!(finding(&found, "daemon")["verdict"], "ok");
     assert_eq!(finding(&found, "state directory")["verdict"], "ok");
     assert!(!home.state_root().exists());
-    let told = home.gdn(&["doctor"]);
-    assert!(told.stdout.starts_with("CHECK"), "{}", told.stdout);
+    let output = home.gdn(&["doctor"]);
+    assert!(output.stdout.starts_with("CHECK"), "{}", output.stdout);
 }
 
 #[test]

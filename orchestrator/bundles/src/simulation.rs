@@ -223,11 +223,11 @@ impl World {
             None => self.garbage(),
         };
         self.asked.push((call.clone(), ask.clone()));
-        let told = self.risky(|bundle| bundle.ask(&ask, &call));
+        let reply = self.risky(|bundle| bundle.ask(&ask, &call));
         if let Some(Ok(BundleAskResult {
             changeset: Some(info),
             ..
-        })) = told
+        })) = reply
             && info.state != ChangesetState::Open
         {
             self.promised.insert(info.changeset_id, info.state);

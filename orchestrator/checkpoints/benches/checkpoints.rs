@@ -152,8 +152,8 @@ struct MeasuredTime {
 
 /// CPU time of this single-threaded program.
 fn on_processor() -> Duration {
-    let told = std::fs::read_to_string("/proc/self/schedstat").unwrap();
-    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
 /// Keeps the newest two, like a task's retention.

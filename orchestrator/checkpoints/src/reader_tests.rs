@@ -121,8 +121,8 @@ fn is_there(program: &str) -> bool {
 fn run(command: &mut Command) -> Vec<u8> {
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {printed}");
     output.stdout
 }
 

@@ -143,10 +143,10 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = String::new();
+        let mut text = String::new();
         let mut stdout = std::io::BufReader::new(outer.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut stdout, &mut told).unwrap();
-        assert_eq!(told, "held\n");
+        std::io::BufRead::read_line(&mut stdout, &mut text).unwrap();
+        assert_eq!(text, "held\n");
         let taken = taken(Some(outer.id()), &json!({"memoryBytes": 1}));
         let alone = bytes_of(outer.id(), RESIDENT);
         drop(outer.stdin.take());

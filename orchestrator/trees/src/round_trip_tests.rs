@@ -72,8 +72,11 @@ fn git(directory: &Path, ceiling: &Path, arguments: &[&str]) -> std::process::Ou
 }
 
 fn accepted(seed: u64, what: &str, output: &std::process::Output) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "seed {seed}: git {what}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "seed {seed}: git {what}: {printed}"
+    );
 }
 
 /// True if a self-referencing link becomes a directory, which git does not support.

@@ -500,10 +500,10 @@ mod tests {
             assert!(!told.contains("network"), "{told}");
         }
         for own in ["/tmp/.s.PGSQL.5432", "/state/desk/.s.PGSQL.5432"] {
-            let said = format!(
+            let text = format!(
                 "connection to server on socket \"{own}\" failed: No such file or directory"
             );
-            assert_eq!(at(Level::Full, &said), "");
+            assert_eq!(at(Level::Full, &text), "");
         }
         for said in [
             python,

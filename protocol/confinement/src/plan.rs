@@ -88,9 +88,9 @@ mod tests {
                 if !Right::LANDLOCK.contains(&missing) || level == Level::Landlock {
                     assert_eq!(unmet.instead, instead);
                 }
-                let told = unmet.to_string();
-                assert!(told.contains(&missing.to_string()), "{told}");
-                assert!(told.contains(&format!("`{level}`")), "{told}");
+                let text = unmet.to_string();
+                assert!(text.contains(&missing.to_string()), "{text}");
+                assert!(text.contains(&format!("`{level}`")), "{text}");
             }
         }
         assert!(plan(policy(Level::Full), &Right::ALL.into()).is_ok());

@@ -280,9 +280,9 @@ mod tests {
             let mut layout = layout(&[]);
             layout.mounts.insert(path.into(), Access::Read);
             let refused = profile(&layout, &Network::None, Path::new(PROGRAM)).unwrap_err();
-            let told = refused.to_string();
-            assert!(told.contains("is not allowed"), "{told}");
-            assert!(!told.contains('\u{1b}'), "{told:?}");
+            let text = refused.to_string();
+            assert!(text.contains("is not allowed"), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text:?}");
         }
     }
 

@@ -51,8 +51,8 @@ fn log(home: &Home) -> Vec<(String, String)> {
 
 fn improve(home: &Home) {
     assert_eq!(home.ask("main", "hello"), PROSE);
-    let said = home.ask("main", "answer in verse");
-    assert_eq!(said, "So be it: from now on / each line a song.");
+    let reply = home.ask("main", "answer in verse");
+    assert_eq!(reply, "So be it: from now on / each line a song.");
     assert_eq!(home.ask("main", "hello"), VERSE);
 }
 
@@ -147,8 +147,8 @@ fn bundle_7_tool_changes_need_approval_and_others_are_refused() {
     home.gdn(&["bundle", "reject", id, "--reason", "no shells here"])
         .exits(0);
     home.gdn(&["bundle", "approve", id]).exits(2);
-    let said = home.ask("main", "give yourself a shell");
-    assert!(said.contains("waiting"), "{said}");
+    let reply = home.ask("main", "give yourself a shell");
+    assert!(reply.contains("waiting"), "{reply}");
     let id = status(&home)["changesets"][0]["changesetId"]
         .as_str()
         .unwrap()
@@ -206,8 +206,8 @@ fn bundle_7_person_reverts_and_pins_and_the_project_prevails() {
     let said = home.ask("main", "answer in verse");
     assert!(said.contains("a user pinned the configuration"), "{said}");
     home.gdn(&["bundle", "pin", "--off"]).exits(0);
-    let said = home.ask("main", "answer in verse");
-    assert_eq!(said, "So be it: from now on / each line a song.");
+    let reply = home.ask("main", "answer in verse");
+    assert_eq!(reply, "So be it: from now on / each line a song.");
     // Edits of the project are rebased below the bundle; where both changed a file, the person's
     // text wins.
     home.write(
@@ -276,8 +276,8 @@ fn bundle_3_file_tools_reach_only_the_working_copy() {
     let refused = home.ask("main", &format!("put {}", cursor.display()));
     assert!(refused.contains("E_PATH_OUTSIDE"), "{refused}");
     home.ask("main", &format!("put {workdir}/prompts/poet.md"));
-    let said = home.ask("main", "commit");
-    assert_eq!(said, "So be it: from now on / each line a song.");
+    let reply = home.ask("main", "commit");
+    assert_eq!(reply, "So be it: from now on / each line a song.");
 }
 
 /// Kills the daemon as soon as `when` is true for the bundle; the next daemon completes the turn.
@@ -337,8 +337,8 @@ fn says_why(home: &Home, why: &str) {
     let status = status(home);
     let problem = status["problem"].as_str().unwrap();
     assert!(problem.contains(why), "{problem}");
-    let said = home.gdn(&["status"]);
-    assert!(said.stderr.contains(why), "{said:#?}");
+    let output = home.gdn(&["status"]);
+    assert!(output.stderr.contains(why), "{output:#?}");
 }
 
 /// The example with a first change that has passed probation.
@@ -467,8 +467,8 @@ pub(crate) fn poet_with_modules() -> Home {
 
 /// The agent proposes this module as a tool, and a person approves it.
 fn take(home: &Home, module: &str) -> Value {
-    let said = home.ask("main", &format!("take {module}"));
-    assert!(said.contains("waiting"), "{said}");
+    let reply = home.ask("main", &format!("take {module}"));
+    assert!(reply.contains("waiting"), "{reply}");
     let id = status(home)["changesets"][0]["changesetId"].clone();
     home.gdn_json(&["bundle", "approve", id.as_str().unwrap()])
 }
@@ -499,8 +499,8 @@ fn bundle_7_module_failing_to_start_is_rejected_with_its_error() {
     }
     let status = status(&home);
     assert_eq!(status["active"], status["base"]);
-    let told = home.ask("main", "what do you know");
-    assert!(told.contains("I quit"), "{told}");
+    let reply = home.ask("main", "what do you know");
+    assert!(reply.contains("I quit"), "{reply}");
     // Everything is reported once.
     let audit = home.gdn_json(&["audit"]).to_string();
     assert_eq!(audit.matches("no such luck").count(), 1, "{audit}");

@@ -177,18 +177,18 @@ fn sec_8_partial_requests_hold_only_limited_memory() {
     };
     let mut held: Vec<UnixStream> = (0..=LONG_FRAMES).map(|_| connect()).collect();
     // The order of arrival is not known here.
-    let mut told = String::new();
+    let mut text = String::new();
     wait_until("one finds no room", || {
         for stream in &mut held {
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).ok();
-            told.push_str(&String::from_utf8_lossy(&answer));
+            text.push_str(&String::from_utf8_lossy(&answer));
         }
-        !told.is_empty()
+        !text.is_empty()
     });
     assert!(
-        told.contains("no memory for a frame of 16777216 bytes"),
-        "{told}"
+        text.contains("no memory for a frame of 16777216 bytes"),
+        "{text}"
     );
     assert_eq!(home.ask("main", "echo here"), "here");
     drop(held);

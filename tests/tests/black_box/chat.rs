@@ -122,13 +122,13 @@ fn steer_4_events_from_elsewhere_show_once_over_daemon_kills() {
     screen.types("echo half");
     let mut expected = Vec::new();
     for round in 0..3 {
-        let said = format!("from elsewhere {round}");
-        assert_eq!(home.ask("main", &format!("echo {said}")), said);
+        let text = format!("from elsewhere {round}");
+        assert_eq!(home.ask("main", &format!("echo {text}")), text);
         screen.wait_for("assistant  ");
-        screen.wait_for(&format!("  {said}\n"));
+        screen.wait_for(&format!("  {text}\n"));
         // Unsent input is kept.
         screen.wait_for("you> echo half");
-        expected.push(said);
+        expected.push(text);
         drop(daemon.kill());
         daemon = Daemon::start(&home);
     }

@@ -144,8 +144,8 @@ fn ipc_4_frames_that_are_none_end_that_process_and_nothing_else() {
         stage.order(AGENT, &[misbehaviour]);
         assert_eq!(stage.home.ask(key, "echo answered"), "answered");
         let broke = stage.wait_for_word(key, "process violated the protocol; killed");
-        let told = broke["problem"].as_str().unwrap();
-        assert!(told.contains(problem), "{told}");
+        let text = broke["problem"].as_str().unwrap();
+        assert!(text.contains(problem), "{text}");
         stage.wait_for_word(key, "process crashed");
         stage.check_bystander();
     }

@@ -160,9 +160,9 @@ fn sec_3_process_with_reduced_confinement_reports_why() {
     assert_eq!(logged["lacks"], lacks);
     assert_eq!(logged["level"], "warn");
     // It starts nothing below its level.
-    let said = home.history("main").last().unwrap().to_string();
+    let text = home.history("main").last().unwrap().to_string();
     let result = home.history("main")[2].to_string();
     assert!(result.contains("E_SANDBOX"), "{result}");
-    assert!(said.contains("E_SANDBOX"), "{said}");
+    assert!(text.contains("E_SANDBOX"), "{text}");
     daemon.stop();
 }

@@ -114,8 +114,8 @@ fn ctl_1_a_client_of_another_version_is_refused_loudly() {
         send(&mut stream, &greeting);
         let error = &receive(&mut stream)["error"];
         assert_eq!(error["data"]["code"], "versionMismatch", "{error}");
-        let told = error["message"].as_str().unwrap();
-        assert!(told.contains(&goondan), "{told}");
+        let text = error["message"].as_str().unwrap();
+        assert!(text.contains(&goondan), "{text}");
         assert!(error["data"]["suggestion"].is_string(), "{error}");
         // Only its status and a shutdown can be requested on this connection.
         send(&mut stream, &request("daemon.processes", &json!({})));

@@ -169,9 +169,9 @@ fn is_read_at(level: &str) {
     for path in [&*text, &*handoff.proposal_json] {
         let whole = fs::read_to_string(path).unwrap();
         for how in ["read", "bash cat"] {
-            let told = home.ask("main", &format!("{how} {path}"));
+            let reply = home.ask("main", &format!("{how} {path}"));
             let first = whole.lines().next().unwrap();
-            assert!(told.contains(first), "{level}: {how} {path}: {told}");
+            assert!(reply.contains(first), "{level}: {how} {path}: {reply}");
         }
     }
     let told = home.ask("main", &format!("write {text}"));
@@ -185,8 +185,8 @@ fn is_read_at(level: &str) {
     let other = all.find(|it| it["runId"].as_str().unwrap().starts_with("other-"));
     let other = other.unwrap()["directory"].as_str().unwrap();
     for how in ["read", "bash cat"] {
-        let told = home.ask("main", &format!("{how} {other}/work/text/bees.txt"));
-        assert!(!told.contains("Teh hive"), "{level}: {how}: {told}");
+        let answer = home.ask("main", &format!("{how} {other}/work/text/bees.txt"));
+        assert!(!answer.contains("Teh hive"), "{level}: {how}: {answer}");
     }
 }
 
@@ -288,8 +288,8 @@ fn prop_6_every_path_in_a_handoff_exists() {
         let shown = path.display();
         fs::File::open(&path).unwrap_or_else(|error| panic!("{shown}: {error}\n{handoff}"));
         // The worker sees the same paths for files that it may read.
-        let told = home.ask("main", &format!("anna bash ls -d {shown} && echo found it"));
-        assert!(told.contains("found it"), "{shown}: {told}");
+        let reply = home.ask("main", &format!("anna bash ls -d {shown} && echo found it"));
+        assert!(reply.contains("found it"), "{shown}: {reply}");
     }
     let record = fs::read_to_string(&*handoff.proposal_json).unwrap();
     let record: Value = serde_json::from_str(&record).unwrap();
@@ -340,10 +340,10 @@ fn prop_3_only_people_apply_reject_revert_or_merge_proposals() {
     );
     let refused = |command: &str| {
         for how in [command.to_owned(), format!("setsid sh -c '{command}'")] {
-            let told = home.ask("main", &format!("anna bash {how} 2>&1; echo ended with $?"));
+            let reply = home.ask("main", &format!("anna bash {how} 2>&1; echo ended with $?"));
             assert!(
-                told.contains("requires a person") && told.contains("ended with 17"),
-                "{how}: {told}"
+                reply.contains("requires a person") && reply.contains("ended with 17"),
+                "{how}: {reply}"
             );
         }
     };
@@ -366,8 +366,8 @@ fn prop_3_only_people_apply_reject_revert_or_merge_proposals() {
     assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
     // There is no tool for it either.
     for tool in ["apply", "merge"] {
-        let told = home.ask("main", &format!("anna {tool}"));
-        assert!(told.contains("E_TOOL_NOT_IN_CATALOG"), "{tool}: {told}");
+        let answer = home.ask("main", &format!("anna {tool}"));
+        assert!(answer.contains("E_TOOL_NOT_IN_CATALOG"), "{tool}: {answer}");
     }
     // Reading is allowed.
     let told = home.ask("main", &format!("anna bash {gdn} proposal list"));
@@ -471,8 +471,8 @@ fn prop_8_a_coordinator_applies_what_the_policy_allows() {
     assert!(told.contains("you can apply it"), "{told}");
     drop(daemon.kill());
     daemon = Daemon::start(&home);
-    let told = ask(&format!("apply {digest}"));
-    assert!(told.starts_with("applied"), "{told}");
+    let reply = ask(&format!("apply {digest}"));
+    assert!(reply.starts_with("applied"), "{reply}");
     assert_eq!(read(&home, "text/bees.txt"), "The hive sleeps.\n");
     home.write("project/text/bees.txt", "A person's.\n");
     let again = ask(&format!("apply {digest}"));
@@ -545,8 +545,8 @@ fn prop_8_a_coordinator_applies_the_proposal_of_its_task() {
         let task = made.split(':').next().unwrap().to_owned();
         let told = ask(&format!("wait {task}"));
         assert!(told.contains("waits for a person's review"), "{told}");
-        let told = ask(&format!("check {task}"));
-        (task, digest_in(&told), told)
+        let reply = ask(&format!("check {task}"));
+        (task, digest_in(&reply), reply)
     };
     let (task, digest, told) = propose("docs/guide.md");
     assert!(told.contains("you can apply it"), "{told}");
@@ -566,10 +566,10 @@ fn prop_8_a_coordinator_applies_the_proposal_of_its_task() {
 
     let (task, digest, told) = propose("goondan.yaml");
     assert!(told.contains("the project's configuration"), "{told}");
-    let told = ask(&format!("apply {task} {digest}"));
+    let answer = ask(&format!("apply {task} {digest}"));
     assert!(
-        told.starts_with("E_PROPOSAL_REFUSED") && told.contains("goondan.yaml"),
-        "{told}"
+        answer.starts_with("E_PROPOSAL_REFUSED") && answer.contains("goondan.yaml"),
+        "{answer}"
     );
     let shown = home.gdn_json(&["task", "show", &task]);
     assert_eq!(shown["info"]["status"], "waiting_review");

@@ -203,13 +203,13 @@ fn permanent_loss_is_answered_finally_without_revealing_paths() {
         "{refused:?}"
     );
 
-    let told = home
+    let output = home
         .gdn(&["send", "--json", "--instance", "main", "echo three"])
         .exits(15);
-    assert_eq!(told.error_json()["retryable"], false);
+    assert_eq!(output.error_json()["retryable"], false);
     let path = metadata.to_str().unwrap();
     assert!(
-        told.error_json()["message"]
+        output.error_json()["message"]
             .as_str()
             .unwrap()
             .contains(path)

@@ -73,13 +73,13 @@ fn is_told(level: &str, signal: &str, socket: &str) {
     ];
     let cases_count = cases.len();
     for (command, what, remedy) in cases {
-        let said = home.ask("main", &command);
-        let told: Vec<&str> = said
+        let reply = home.ask("main", &command);
+        let told: Vec<&str> = reply
             .lines()
             .filter(|line| line.starts_with("[sandbox"))
             .collect();
         let [told] = told.as_slice() else {
-            panic!("{level}, {command}: one sentence is reported: {said}");
+            panic!("{level}, {command}: one sentence is reported: {reply}");
         };
         for part in [&format!("[sandbox `{level}`: "), &what, remedy] {
             assert!(told.contains(part), "{command}: {part}: {told}");
@@ -97,8 +97,8 @@ fn is_told(level: &str, signal: &str, socket: &str) {
     victim.kill().unwrap();
     victim.wait().unwrap();
     // Successful accesses are not explained.
-    let said = home.ask("main", &format!("cat {input}"));
-    assert!(!said.contains("[sandbox"), "{said}");
+    let answer = home.ask("main", &format!("cat {input}"));
+    assert!(!answer.contains("[sandbox"), "{answer}");
     // With other permissions, the earlier refusals are of no use.
     let changed = format!("{{require: {level}, read: [/var/tmp]}}");
     let changed = project

@@ -304,8 +304,8 @@ fn sec_3_session_reaches_only_its_hosts_by_restarted_egress() {
     let said = home.ask("main", "mirror in a session");
     assert!(said.contains(LOOT), "{said}");
     assert!(said.ends_with(&shell), "it is another session: {said}");
-    let said = home.ask("main", "other in a session");
-    assert!(said.contains("403") && !said.contains(LOOT), "{said}");
+    let reply = home.ask("main", "other in a session");
+    assert!(reply.contains("403") && !reply.contains(LOOT), "{reply}");
     wait_until("another egress is shown", || {
         egress_of(home).is_some_and(|egress| egress != first)
     });
@@ -358,9 +358,9 @@ fn sec_3_example_coding_agent_reaches_its_mirror_and_no_key() {
         said.contains(&format!("can reach only `{mirror}`")),
         "{said}"
     );
-    let said = home.ask("main", "Read my key");
-    assert!(said.contains("No such file or directory"), "{said}");
-    assert!(!said.contains(LOOT), "{said}");
+    let reply = home.ask("main", "Read my key");
+    assert!(reply.contains("No such file or directory"), "{reply}");
+    assert!(!reply.contains(LOOT), "{reply}");
     drop(hosts);
     daemon.stop();
 }

@@ -322,8 +322,8 @@ fn victim(home: &Home) -> (RunningProgram, Value) {
     command.env("KEPT", LOOT).stdin(Stdio::piped());
     let victim = RunningProgram::start(command);
     victim.wait_for_stdout("}\n");
-    let told = serde_json::from_str(&victim.stdout()).unwrap();
-    (victim, told)
+    let output = serde_json::from_str(&victim.stdout()).unwrap();
+    (victim, output)
 }
 
 fn is_root() -> bool {
@@ -358,8 +358,8 @@ fn holds(level: &str) {
         }
     }
     for how in ["loosened by the call", "loosened by the environment"] {
-        let said = prison.home.ask("main", how);
-        assert!(!said.contains(LOOT), "{level}, {how}: {said}");
+        let reply = prison.home.ask("main", how);
+        assert!(!reply.contains(LOOT), "{level}, {how}: {reply}");
     }
     assert!(wrong.is_empty(), "{level}: {wrong:#?}");
     prison.ends();

@@ -303,11 +303,11 @@ fn ext_2_turn_resumed_after_a_crash_repeats_no_module_work() {
     wait_until("the tool runs", is_called);
     let pid = home.ps_agent("ann").unwrap()["pid"].as_i64().unwrap();
     processes::signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
-    let told: Value = serde_json::from_str(&waiting.wait().exits(0).stdout).unwrap();
-    assert_eq!(told["count"], 2, "it began with the state of before");
+    let output: Value = serde_json::from_str(&waiting.wait().exits(0).stdout).unwrap();
+    assert_eq!(output["count"], 2, "it began with the state of before");
     assert_eq!(
-        told["next"],
-        told["base"].as_u64().unwrap() + told["events"].as_u64().unwrap()
+        output["next"],
+        output["base"].as_u64().unwrap() + output["events"].as_u64().unwrap()
     );
     assert_eq!(notes(&home), ["turn 1", "turn 2"]);
     daemon.stop();
@@ -398,9 +398,9 @@ fn tool_removed_in_a_step_cannot_be_called() {
     }
     let home = lab();
     let daemon = Daemon::serving(&home);
-    let told: Value = serde_json::from_str(&home.ask("ann", "query")).unwrap();
+    let answer: Value = serde_json::from_str(&home.ask("ann", "query")).unwrap();
     assert_eq!(
-        told["reply"],
+        answer["reply"],
         "E_TOOL_NOT_IN_CATALOG: `json-query__query` is not offered in this step"
     );
     daemon.stop();

@@ -116,11 +116,11 @@ fn prop_3_blocking_pipe_is_reported_by_check_and_apply() {
         if command == "apply" {
             arguments.push("--yes");
         }
-        let told = home.gdn(&arguments).exits(exit);
-        let said = format!("{}{}", told.stdout, told.stderr);
+        let output = home.gdn(&arguments).exits(exit);
+        let printed = format!("{}{}", output.stdout, output.stderr);
         assert!(
-            said.contains("src/new.txt") && said.contains("a pipe"),
-            "{told:?}"
+            printed.contains("src/new.txt") && printed.contains("a pipe"),
+            "{output:?}"
         );
     }
     assert!(

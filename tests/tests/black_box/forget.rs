@@ -42,10 +42,10 @@ fn conversations(home: &Home) -> usize {
 fn forgotten_project_is_never_restarted_but_keeps_conversations() {
     let home = tried();
     // Without a daemon: one is started for it.
-    let told = home.gdn_json(&["forget"]);
-    assert_eq!(told["stopped"], true);
-    assert_eq!(told["deniedSecrets"], json!(["hook"]));
-    assert_eq!(told["deletedConversations"], 0);
+    let output = home.gdn_json(&["forget"]);
+    assert_eq!(output["stopped"], true);
+    assert_eq!(output["deniedSecrets"], json!(["hook"]));
+    assert_eq!(output["deletedConversations"], 0);
     let nothing_is_left = || {
         assert_eq!(home.gdn_json(&["status"])["workspaces"], json!([]));
         assert_eq!(home.gdn_json(&["secret", "list"])["consents"], json!([]));
@@ -111,8 +111,8 @@ fn conversations_are_deleted_only_after_confirmation() {
         .tells(&["run it first"]);
     home.gdn(&["run"]).exits(0);
     assert_eq!(conversations(&home), 0);
-    let told: Value = home.gdn_json(&["forget", "--delete", "--yes"]);
-    assert_eq!(told["deletedConversations"], 0);
+    let output: Value = home.gdn_json(&["forget", "--delete", "--yes"]);
+    assert_eq!(output["deletedConversations"], 0);
     // Its audit log is kept, and is included with all others.
     let audit = home.gdn_json(&["audit", "--all"]);
     let records = audit["records"].as_array().unwrap().iter();

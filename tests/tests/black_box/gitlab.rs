@@ -78,10 +78,10 @@ fn conn_1_comment_on_gitlab_is_answered_in_its_thread() {
         panic!("{comments:?}");
     };
     assert_eq!(late.body, comment.body);
-    let said = comment.body["body"].as_str().unwrap();
-    assert!(said.starts_with("It is mended."), "{said}");
+    let text = comment.body["body"].as_str().unwrap();
+    assert!(text.starts_with("It is mended."), "{text}");
     // Neither the agent's own comment nor one that no rule takes is an event.
-    let back = deliver("u2", "MergeRequest", said);
+    let back = deliver("u2", "MergeRequest", text);
     assert!(
         back.status == 200 && back.body.contains("goondan did it"),
         "{back:?}"

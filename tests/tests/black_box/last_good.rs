@@ -94,17 +94,17 @@ fn sup_8_run_and_reload_report_errors_and_the_last_good_config() {
 
     let daemon = Daemon::start(&home);
     for command in ["run", "reload"] {
-        let told = home.gdn(&[command]).exits(6).tells(&[
+        let output = home.gdn(&[command]).exits(6).tells(&[
             "unknown field `provier`",
             "goondan.yaml:",
             &format!("The last known good configuration runs instead: {head}, of 20"),
             "to stop it instead: `gdn run --strict`",
         ]);
         let (wrong, runs) = (
-            told.stderr.find("provier"),
-            told.stderr.find("last known good"),
+            output.stderr.find("provier"),
+            output.stderr.find("last known good"),
         );
-        assert!(wrong < runs, "{}", told.stderr);
+        assert!(wrong < runs, "{}", output.stderr);
     }
     home.gdn(&["run"])
         .exits(6)

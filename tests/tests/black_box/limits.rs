@@ -54,10 +54,10 @@ fn a_process_has_its_limits_and_its_tools_have_them_too() {
     let home = Home::new(&limited_lab(128));
     let daemon = Daemon::serving(&home);
     daemon.webhook("hook");
-    let told = home.ask("main", "greedy");
-    assert!(told.contains("128\n"), "{told}");
-    assert!(told.contains("memory exhausted"), "{told}");
-    assert!(told.contains("code 1"), "{told}");
+    let reply = home.ask("main", "greedy");
+    assert!(reply.contains("128\n"), "{reply}");
+    assert!(reply.contains("memory exhausted"), "{reply}");
+    assert!(reply.contains("code 1"), "{reply}");
 
     let agent = home.ps_agent("main").unwrap();
     assert_eq!(agent["consecutiveCrashes"], 0);

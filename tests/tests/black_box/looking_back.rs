@@ -74,9 +74,9 @@ fn inst_6_audit_log_lists_lifecycles_and_skips_damaged_records() {
 }
 
 fn turns(home: &Home) -> Vec<Value> {
-    let told = home.gdn_json(&["instance", "history", "--turns"]);
-    assert_eq!(told["unreadable"], 0);
-    told["turns"].as_array().unwrap().clone()
+    let output = home.gdn_json(&["instance", "history", "--turns"]);
+    assert_eq!(output["unreadable"], 0);
+    output["turns"].as_array().unwrap().clone()
 }
 
 #[test]

@@ -178,8 +178,8 @@ fn sys_4_tokens_go_only_to_their_issuer_despite_mcp_changes() {
     let back = server.consent(&address_of(&login));
     server.lie(Some(LoginServerFault::CloudServer));
     assert_eq!(visit(&back), 200);
-    let told = format!("Authorization server: {}", server.issuer());
-    login.wait().exits(0).tells(&[&told]);
+    let text = format!("Authorization server: {}", server.issuer());
+    login.wait().exits(0).tells(&[&text]);
     // After a restart, too. No connection uses the token after it is revoked.
     daemon.kill();
     let _daemon = Daemon::serving(&home);

@@ -50,8 +50,8 @@ fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
     // The next response is at most a second old.
     home.ask("main", "echo hi");
     wait_until("the next turn is reported", || {
-        let told = http::get(address, "/metrics").unwrap();
-        Scrape::read(&told.body).sum("goondan_turns_total", &COMPLETED) == Some(2.0)
+        let page = http::get(address, "/metrics").unwrap();
+        Scrape::read(&page.body).sum("goondan_turns_total", &COMPLETED) == Some(2.0)
     });
     assert_eq!(http::get(address, "/").unwrap().status, 404);
     let older = http::request(

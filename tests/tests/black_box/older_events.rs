@@ -41,8 +41,8 @@ fn bundle(connection: &str, rules: &[(&str, &str)]) -> String {
 #[track_caller]
 fn is_told(home: &Home, event: &str, text: &str) {
     let has = || {
-        let told = home.gdn(&["instance", "history", "--json", event]);
-        told.stdout.contains(text) && told.stdout.contains("You said: ")
+        let output = home.gdn(&["instance", "history", "--json", event]);
+        output.stdout.contains(text) && output.stdout.contains("You said: ")
     };
     wait_until(&format!("`{event}` was answered"), has);
 }

@@ -189,13 +189,13 @@ fn compat_3_older_tools_extensions_and_connectors_run_unchanged() {
     daemon.log().wait_for("the event is durable", |line| {
         message(line).contains("durable")
     });
-    let said: Value = serde_json::from_str(&home.ask("main", "tell")).unwrap();
+    let reply: Value = serde_json::from_str(&home.ask("main", "tell")).unwrap();
     let expected = json!({
         "word": "hi", "response": "Hello to you.", "availableAgents": ["clerk", "worker"],
         "callableAgents": ["worker"], "selfAgent": "clerk", "swarmName": "team", "agent": "clerk",
         "key": "main", "hasTurn": true, "hasTrace": true, "hasCall": true, "isDate": true, "isHere": true,
     });
-    assert_eq!(said, expected);
+    assert_eq!(reply, expected);
     let broken = home.ask("main", "break");
     assert!(
         broken.starts_with("E_SOLD_OUT: Error: sold out"),
@@ -254,8 +254,8 @@ fn compat_3_the_published_types_fit_the_modules() {
         .current_dir(home.project())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&checked.stdout);
-    assert!(checked.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{printed}");
 }
 
 #[test]

@@ -59,8 +59,8 @@ fn programs() -> Vec<PathBuf> {
 /// Directory of this machine's compiler.
 fn toolchain() -> Option<PathBuf> {
     let asked = Command::new("rustc").args(["--print", "sysroot"]).output();
-    let said = String::from_utf8(asked.ok()?.stdout).unwrap();
-    Some(PathBuf::from(said.trim())).filter(|path| path.is_dir())
+    let printed = String::from_utf8(asked.ok()?.stdout).unwrap();
+    Some(PathBuf::from(printed.trim())).filter(|path| path.is_dir())
 }
 
 /// Directory in which pnpm 12.21 and newer locks its store, independent of `TMPDIR`. At the level
@@ -120,8 +120,8 @@ fn is_done_with(level: &str, setting: &str, is_chosen: impl Fn(&Value) -> bool) 
             "off" => true,
             level => piece[level].as_bool().unwrap(),
         };
-        let said = home.ask(CONVERSATION, name);
-        if let Some((_, lacks)) = said.split_once("left out: there is no ") {
+        let reply = home.ask(CONVERSATION, name);
+        if let Some((_, lacks)) = reply.split_once("left out: there is no ") {
             let lacks = lacks.trim();
             let why = format!("{name}: there is no {lacks}");
             match is_optional(lacks) {
@@ -129,11 +129,11 @@ fn is_done_with(level: &str, setting: &str, is_chosen: impl Fn(&Value) -> bool) 
                 false => needs::left_out(&why),
             };
         } else if is_possible {
-            if !is_done(&said) {
-                wrong.push(format!("{name}: {said}"));
+            if !is_done(&reply) {
+                wrong.push(format!("{name}: {reply}"));
             }
         } else {
-            wrong.extend(misses(level, piece, &said));
+            wrong.extend(misses(level, piece, &reply));
         }
     }
     assert!(wrong.is_empty(), "{level}: {}", wrong.join("\n\n"));

@@ -78,11 +78,11 @@ fn ctl_1_a_daemon_that_cannot_listen_is_named_and_stopped() {
     // Unlike a socket, a directory at its path cannot be removed.
     fs::remove_file(&socket).unwrap();
     fs::create_dir_all(socket.join("in the way")).unwrap();
-    let told = format!("pid {pid},");
+    let text = format!("pid {pid},");
     for command in [&["status"][..], &["run"]] {
         home.gdn(command)
             .exits(11)
-            .tells(&[&told, "does not listen", "`gdn daemon shutdown`"]);
+            .tells(&[&text, "does not listen", "`gdn daemon shutdown`"]);
     }
     home.gdn(&["shutdown"])
         .exits(0)

@@ -40,8 +40,8 @@ fn msg_13_event_that_kills_its_agent_three_times_is_parked() {
 
     let parked_now = asking.wait().exits(14);
     parked_now.tells(&["poison", "gdn event retry poison", "gdn event drop poison"]);
-    let told = home.gdn_json(&["instance", "history", "--turns", "--limit", "1"]);
-    let turn = &told["turns"][0];
+    let output = home.gdn_json(&["instance", "history", "--turns", "--limit", "1"]);
+    let turn = &output["turns"][0];
     assert_eq!(turn["eventId"], "poison");
     assert_eq!(turn["outcome"], "parked", "{turn}");
     // A process's report about its turn may be lost with it; the count that decides is durable.
@@ -93,8 +93,8 @@ fn obs_6_parked_event_changes_exit_codes_until_a_decision() {
     asking.wait().exits(14);
     let check_told = || {
         for command in ["status", "ps"] {
-            let told = home.gdn(&[command]).exits(16);
-            told.tells(&["1 event is parked", "event list --parked"]);
+            let output = home.gdn(&[command]).exits(16);
+            output.tells(&["1 event is parked", "event list --parked"]);
         }
         let status = home.gdn_json(&["status"]);
         assert_eq!(status["workspaces"][0]["parkedEvents"], 1);

@@ -78,8 +78,8 @@ impl Server {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        let mut said = std::io::BufReader::new(process.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
+        let mut output = std::io::BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         Self {
             process,
             port: line.trim().parse().unwrap(),
@@ -210,10 +210,10 @@ fn pkg_3_a_package_that_asks_for_nothing_reaches_nothing() {
         fetch,
         format!("cat {}/data/open/note", home.path().display()),
     ] {
-        let told = home.ask("main", &format!("package {command}"));
+        let reply = home.ask("main", &format!("package {command}"));
         assert!(
-            !told.contains("reached") && !told.contains("the note"),
-            "{told}"
+            !reply.contains("reached") && !reply.contains("the note"),
+            "{reply}"
         );
     }
 }

@@ -347,8 +347,8 @@ fn check(case: &Case) {
             let key: String = place.chars().filter(char::is_ascii_alphanumeric).collect();
             let ask = |text: &str| {
                 let send = ["send", "--agent", &agent, "--instance", &key, text];
-                let said = home.gdn(&send).exits(0).stdout;
-                serde_json::from_str::<Value>(said.trim()).unwrap()
+                let output = home.gdn(&send).exits(0).stdout;
+                serde_json::from_str::<Value>(output.trim()).unwrap()
             };
             let work = PathBuf::from(ask("look")["work"].as_str().unwrap());
             assert!(work.starts_with(home.state_root()), "{place}: {work:?}");
@@ -361,19 +361,19 @@ fn check(case: &Case) {
             let pid = || home.ps_agent(&instance).unwrap()["pid"].clone();
             let before = pid();
             home.gdn(&["instance", "restart", &instance]).exits(0);
-            let said = ask("look");
+            let reply = ask("look");
             assert_ne!(pid(), before, "{place}");
             assert!(!work.join(MARK).exists(), "{place} ran");
-            assert_eq!(said["cwd"], "/", "{place}");
+            assert_eq!(reply["cwd"], "/", "{place}");
             if *level != "off" {
-                let own = Path::new(said["home"].as_str().unwrap());
-                assert!(!own.starts_with(home.path()), "{place}: {said}");
+                let own = Path::new(reply["home"].as_str().unwrap());
+                assert!(!own.starts_with(home.path()), "{place}: {reply}");
             }
             if *level == "full" {
-                assert_eq!(said["hasHome"], true, "{place}");
+                assert_eq!(reply["hasHome"], true, "{place}");
             }
             if case.runtime == "python3" {
-                assert_eq!(said["beside"], "beside", "{place}");
+                assert_eq!(reply["beside"], "beside", "{place}");
             }
         }
     }

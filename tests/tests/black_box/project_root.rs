@@ -43,10 +43,10 @@ fn root_2_project_root_is_never_changed_at_run_time() {
     );
     let before = tree::snapshot(&home.project(), |_| true);
     let daemon = Daemon::serving(&home);
-    let said = home.ask("other", "write to the project");
+    let reply = home.ask("other", "write to the project");
     assert!(
-        said.contains("tried") && !said.contains("written"),
-        "{said}"
+        reply.contains("tried") && !reply.contains("written"),
+        "{reply}"
     );
     let question = "How many copies of Dune were sold, and what did they earn?";
     assert!(home.ask("main", question).starts_with("25 copies"));
@@ -164,10 +164,10 @@ fn box_3_tools_start_in_conversation_or_project_directory() {
         let runtime = format!("  runtime: {{cwdMode: {mode}}}\n");
         home.write("project/goondan.yaml", &home.filled_in(&with(&runtime)));
         home.gdn(&["reload"]).exits(0);
-        let told = home.ask("main", "where");
+        let reply = home.ask("main", "where");
         assert!(
-            told.contains(&format!("[{directory}] [{work_dir}]")),
-            "{told}"
+            reply.contains(&format!("[{directory}] [{work_dir}]")),
+            "{reply}"
         );
     }
     assert_eq!(others(), before);

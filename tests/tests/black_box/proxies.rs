@@ -98,10 +98,13 @@ fn prov_2_calls_go_through_a_proxy_with_a_password() {
         let wrong = [("http_proxy", url.clone()), ("https_proxy", url)];
         let serving = daemon(&home, &wrong);
         let failed = home.gdn(&["send", "--instance", "b", "Hi."]);
-        let told = &failed.stderr;
-        assert!(told.contains("rejects its user or password"), "{failed:?}");
+        let output = &failed.stderr;
         assert!(
-            told.contains("_proxy") && !told.contains("wrong-word"),
+            output.contains("rejects its user or password"),
+            "{failed:?}"
+        );
+        assert!(
+            output.contains("_proxy") && !output.contains("wrong-word"),
             "{failed:?}"
         );
         let refused = doctor(&home, &wrong, "model server");

@@ -170,9 +170,9 @@ fn pkg_3_audit_lists_known_advisories_for_versions_in_use() {
         .prints(&["letters", "high", "too much"]);
     assert!(!ran.stdout.contains("long ago") && !ran.stdout.contains('\u{1b}'));
     let json = home.gdn(&["--json", "package", "audit"]);
-    let told = serde_json::from_str::<serde_json::Value>(json.stdout.lines().next().unwrap());
+    let output = serde_json::from_str::<serde_json::Value>(json.stdout.lines().next().unwrap());
     assert_eq!(
-        told.unwrap()["advisories"][0]["vulnerableVersions"],
+        output.unwrap()["advisories"][0]["vulnerableVersions"],
         "<2.2.0"
     );
     registry.lie(RegistryFault::Fails);

@@ -128,12 +128,12 @@ fn compat_3_tool_registered_by_an_extension_is_checked_and_run() {
     }
     let home = home();
     let daemon = Daemon::serving(&home);
-    let said: Value = serde_json::from_str(&home.ask("ann", "call memo__save tea")).unwrap();
+    let reply: Value = serde_json::from_str(&home.ask("ann", "call memo__save tea")).unwrap();
     let expected = json!({
         "saved": ["tea"], "agent": "worker", "key": "ann", "hasCall": true, "hasTurn": true, "isHere": true,
         "tool": "memo__save", "isDate": true,
     });
-    assert_eq!(said, expected);
+    assert_eq!(reply, expected);
     let offered = "offered wait__for memo__save memo__ask memo__fail memo__wait";
     assert!(!daemon.log().saying(offered).is_empty(), "{offered}");
     let wrong = home.ask("ann", "wrong");

@@ -114,8 +114,8 @@ fn bundle_7_rehearsal_of_removed_tools_names_every_broken_call() {
     );
     let _daemon = Daemon::serving(&home);
     home.ask("main", "hello");
-    let said = home.ask("main", "drop your tools");
-    assert!(said.contains("waiting"), "{said}");
+    let reply = home.ask("main", "drop your tools");
+    assert!(reply.contains("waiting"), "{reply}");
     let id = newest(&home);
     let gone = home.gdn(&["bundle", "rehearse", &id]).exits(16);
     gone.prints(&[
@@ -159,8 +159,8 @@ fn bundle_7_rehearsal_starts_new_modules_and_shows_their_errors() {
     for (module, code, why) in [("quits", 16, "I quit"), ("good", 0, "good__go")] {
         home.ask("main", &format!("take {module}"));
         let id = newest(&home);
-        let told = home.gdn(&["bundle", "rehearse", &id]).exits(code);
-        told.prints(&[why]);
+        let output = home.gdn(&["bundle", "rehearse", &id]).exits(code);
+        output.prints(&[why]);
         assert_eq!(newest(&home), id);
         assert_eq!(status(&home)["changesets"][0]["state"], "waiting");
         home.gdn(&["bundle", "reject", &id]).exits(0);

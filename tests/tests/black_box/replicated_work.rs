@@ -158,8 +158,8 @@ fn rep_1_bundle_7_changed_configuration_resumes_on_another_node() {
     let (daemon_a, daemon_b) = (Daemon::serving(&a.home), Daemon::start(&b.home));
     a.ask("main", "answer in verse");
     assert_eq!(a.ask("main", "hello"), VERSE);
-    let said = a.ask("main", "give yourself a shell");
-    assert!(said.contains("waiting"), "{said}");
+    let reply = a.ask("main", "give yourself a shell");
+    assert!(reply.contains("waiting"), "{reply}");
     let before = status(&a.home);
     drop(daemon_a.kill());
 
@@ -168,8 +168,8 @@ fn rep_1_bundle_7_changed_configuration_resumes_on_another_node() {
     let after = b.json(&["bundle", "status"]);
     assert_eq!(after["active"], before["active"]);
     // It reports the node on which it continues.
-    let told = b.history("main").to_string();
-    assert!(told.contains("continues on node `b`"), "{told}");
+    let text = b.history("main").to_string();
+    assert!(text.contains("continues on node `b`"), "{text}");
     // Pending decisions can be made here.
     let id = before["changesets"][0]["changesetId"].as_str().unwrap();
     b.gdn(&["bundle", "diff", id])

@@ -325,8 +325,8 @@ fn rep_1_log_starts_at_its_last_snapshot_as_do_late_nodes() {
     b.waits_until_it_runs();
     let history = b.history("x").to_string();
     for n in 0..asked {
-        let said = history.matches(&format!("number {n}.")).count();
-        assert_eq!(said, 2, "number {n}: {history}");
+        let text = history.matches(&format!("number {n}.")).count();
+        assert_eq!(text, 2, "number {n}: {history}");
     }
     b.gdn(&["verify"]).exits(0);
     assert_eq!(b.ask("x", "echo on"), "on");
@@ -386,8 +386,8 @@ fn rep_1_workspace_moves_and_returns_while_its_daemons_run() {
     b.gdn(&["node", "drain", "--undo"]).exits(0);
     let history = a.history("x").to_string();
     for n in 0..asked {
-        let said = history.matches(&format!("number {n}.")).count();
-        assert_eq!(said, 2, "number {n}: {history}");
+        let message = history.matches(&format!("number {n}.")).count();
+        assert_eq!(message, 2, "number {n}: {history}");
     }
     have_the_same_files(&a, &b);
     drop(daemon_b.stop());
@@ -450,8 +450,8 @@ fn rep_1_a_daemon_does_not_write_past_the_log_it_has_followed() {
     a.home.write("state/config.json", "{}");
     let refused = a.home.command(&bin(ORCHESTRATOR), &[]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("restore `replication`"), "{told}");
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert!(printed.contains("restore `replication`"), "{printed}");
 }
 
 #[test]
@@ -604,9 +604,9 @@ fn rep_1_no_answered_event_is_lost_or_duplicated_under_faults() {
     let owner = swarm.owner(None);
     for (key, text) in &swarm.answered {
         let history = swarm.nodes[owner].history(key).to_string();
-        let said = history.matches(text.as_str()).count();
+        let message = history.matches(text.as_str()).count();
         assert_eq!(
-            said, 2,
+            message, 2,
             "{key}: `{text}` is not there once, with its answer: {history}"
         );
     }

@@ -19,19 +19,19 @@ const DEGRADED: i32 = 16;
 /// True if the alert for a silent log would fire with the current metrics, if they lasted long
 /// enough.
 fn fires(node: &ClusterNode) -> bool {
-    let told = node.home.gdn(&["metrics"]).exits(0).stdout;
+    let output = node.home.gdn(&["metrics"]).exits(0).stdout;
     let mut all = rules().into_iter();
     let rule = all.find(|rule| rule.name == "GoondanNothingAcknowledged");
     let expression = rule.unwrap().expression.replace("> 15", "> 1");
     let mut scrapes = Scrapes::default();
-    scrapes.add(Scrape::read(&told));
+    scrapes.add(Scrape::read(&output));
     !scrapes.evaluate(&expression).is_empty()
 }
 
 /// Age of the oldest event.
 fn oldest_age(node: &ClusterNode) -> f64 {
-    let told = node.home.gdn(&["metrics"]).exits(0).stdout;
-    let age = Scrape::read(&told).sum("goondan_event_oldest_age_seconds", &[]);
+    let output = node.home.gdn(&["metrics"]).exits(0).stdout;
+    let age = Scrape::read(&output).sum("goondan_event_oldest_age_seconds", &[]);
     age.unwrap_or(0.0)
 }
 
@@ -40,8 +40,8 @@ fn oldest_age(node: &ClusterNode) -> f64 {
 fn all_say(node: &ClusterNode, reason: &str) {
     let told = ["nothing is acknowledged for", reason];
     wait_until("the status says so, and why", || {
-        let said = node.gdn(&["status"]).stderr;
-        told.iter().all(|told| said.contains(told))
+        let output = node.gdn(&["status"]).stderr;
+        told.iter().all(|told| output.contains(told))
     });
     node.gdn(&["status"]).exits(DEGRADED).tells(&told);
     node.gdn(&["ps"]).exits(DEGRADED).tells(&told);

@@ -123,8 +123,8 @@ fn telegram_rejection_is_reported_with_its_reason() {
         ("403", "E_REFUSED", "bot was blocked"),
         ("77", "E_REFUSED", "not one of `chats`"),
     ] {
-        let said = home.ask("desk", &format!("there {chat} Hello."));
-        assert!(said.contains(code) && said.contains(why), "{said}");
+        let reply = home.ask("desk", &format!("there {chat} Hello."));
+        assert!(reply.contains(code) && reply.contains(why), "{reply}");
     }
     let said = home.ask("desk", "say Hello.");
     assert!(said.contains("pass `chat`"), "{said}");
@@ -134,10 +134,10 @@ fn telegram_rejection_is_reported_with_its_reason() {
         500,
         json!({"ok": false, "description": "Oh."}),
     )]);
-    let said = home.ask("desk", "there 1 Hello.");
+    let answer = home.ask("desk", "there 1 Hello.");
     assert!(
-        said.contains("E_TOOL_INTERRUPTED") && said.contains("outcome unknown"),
-        "{said}"
+        answer.contains("E_TOOL_INTERRUPTED") && answer.contains("outcome unknown"),
+        "{answer}"
     );
     assert!(telegram.deeds().is_empty());
     drop(daemon.stop());
@@ -153,8 +153,8 @@ fn broken_connection_is_reported_to_its_caller() {
             .iter()
             .any(|process| process["detail"].to_string().contains("(401)"))
     });
-    let said = home.ask("desk", "there 1 Hello.");
-    assert!(said.contains("rejects the bot's token (401)"), "{said}");
+    let reply = home.ask("desk", "there 1 Hello.");
+    assert!(reply.contains("rejects the bot's token (401)"), "{reply}");
     assert_eq!(home.ask("desk", "and you?"), "nothing to do");
     let log = daemon.stop();
     assert!(!format!("{:?}", log.lines()).contains("1:wrong"));

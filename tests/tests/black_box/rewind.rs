@@ -170,10 +170,10 @@ fn ckpt_6_only_a_person_rewinds() {
         home.project().display()
     );
     for command in ["rewind other --yes", "instance checkpoint other"] {
-        let told = home.ask("main", &format!("run {gdn} {command}"));
+        let reply = home.ask("main", &format!("run {gdn} {command}"));
         assert!(
-            told.contains("requires a person") && told.contains("ended with 17"),
-            "{told}"
+            reply.contains("requires a person") && reply.contains("ended with 17"),
+            "{reply}"
         );
     }
 }

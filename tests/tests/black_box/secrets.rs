@@ -271,11 +271,11 @@ fn sec_1_damaged_secret_and_lost_identity_are_reported_and_kept() {
     home.write("state/system/secrets/hook.sops.yaml", &damaged);
 
     let daemon = Daemon::start(&home);
-    let told = problem(&home).to_string();
-    assert!(told.contains("E_CONFIG_UNREADABLE_SECRET"), "{told}");
+    let text = problem(&home).to_string();
+    assert!(text.contains("E_CONFIG_UNREADABLE_SECRET"), "{text}");
     assert!(
-        told.contains("damaged, or changed without the key"),
-        "{told}"
+        text.contains("damaged, or changed without the key"),
+        "{text}"
     );
     assert!(home.running(CONNECTOR).is_empty() && home.running(AGENT).is_empty());
     set(&home, "hook", "hmac", SECOND, &[])
@@ -405,10 +405,10 @@ fn sec_6_secret_is_released_only_to_a_consented_workspace() {
     let command = format!("gdn secret allow hook --project {}", root.display());
     for wanting in [&["run"][..], &["validate"], &["run", "--json"]] {
         let refused = home.gdn(wanting).exits(6);
-        let told = format!("{}{}", refused.stdout, refused.stderr);
-        assert!(told.contains("E_CONFIG_SECRET_NOT_ALLOWED"), "{told}");
-        assert!(told.contains(&command), "{told}");
-        assert!(told.contains("Connection/hook"), "{told}");
+        let output = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(output.contains("E_CONFIG_SECRET_NOT_ALLOWED"), "{output}");
+        assert!(output.contains(&command), "{output}");
+        assert!(output.contains("Connection/hook"), "{output}");
     }
     assert!(home.running(CONNECTOR).is_empty());
 

@@ -577,10 +577,10 @@ fn a_name_that_leads_into_this_machine_is_not_followed() {
     let home = reader(&format!("{{allow: [\"{root}\", \"{named}\"]}}"));
     let daemon = Daemon::serving(&home);
     for root in [root, named] {
-        let said = home.ask("desk", &format!("say {root}/page"));
+        let reply = home.ask("desk", &format!("say {root}/page"));
         assert!(
-            said.contains("E_REFUSED") && said.contains("which is private"),
-            "{said}"
+            reply.contains("E_REFUSED") && reply.contains("which is private"),
+            "{reply}"
         );
     }
     assert!(pages.received().is_empty());

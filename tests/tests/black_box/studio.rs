@@ -478,8 +478,8 @@ fn obs_5_changeset_pages_are_exact_despite_concurrent_decisions() {
     let _daemon = Daemon::serving(&home);
     home.ask("bob", "hello");
     for key in ["ann", "main", "zoe"] {
-        let said = home.ask(key, "give yourself a shell");
-        assert!(said.contains("waiting"), "{said}");
+        let reply = home.ask(key, "give yourself a shell");
+        assert!(reply.contains("waiting"), "{reply}");
     }
     let (_studio, page) = Studio::with_page(&home, &["--write"]);
     let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();

@@ -57,18 +57,18 @@ impl Suite {
     fn says(&mut self, line: &str) {
         let heard = self.heard;
         wait_until(&format!("the suite says {line:?}"), || {
-            let said = self.running.stdout();
-            let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let output = self.running.stdout();
+            let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
             whole.lines().skip(heard).any(|one| one.starts_with(line)) || self.running.has_ended()
         });
-        let said = self.running.stdout();
-        let at = said
+        let printed = self.running.stdout();
+        let at = printed
             .lines()
             .skip(heard)
             .position(|one| one.starts_with(line));
         match at {
             Some(at) => self.heard = heard + at + 1,
-            None => panic!("the suite ended: {said}{}", self.running.stderr()),
+            None => panic!("the suite ended: {printed}{}", self.running.stderr()),
         }
     }
 
@@ -288,8 +288,11 @@ fn obs_5_reply_words_appear_on_the_page_as_they_stream() {
     let sending = home.start_gdn(&["send", "Speak."]);
     suite.answer(&json!({"pieces": PARTS, "messages": 2}).to_string());
     suite.says("ready said word 0 @");
-    let said = sending.wait().exits(0).stdout;
-    assert!(said.contains(&format!("word {} @", PARTS - 1)), "{said}");
+    let output = sending.wait().exits(0).stdout;
+    assert!(
+        output.contains(&format!("word {} @", PARTS - 1)),
+        "{output}"
+    );
     suite.answer("go");
     suite.says("piece to page: ");
     suite.ends_well();

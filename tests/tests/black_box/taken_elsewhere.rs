@@ -175,9 +175,9 @@ fn a_damaged_conversation_is_exported_only_without_its_damage() {
     let refused = home.gdn(&["instance", "export", "-o", file]).exits(15);
     refused.tells(&["line 1", "gdn daemon verify", "--skip-damaged"]);
     assert!(!home.path().join("main.jsonl").exists());
-    let told = home.gdn_json(&["instance", "export", "-o", file, "--skip-damaged"]);
+    let output = home.gdn_json(&["instance", "export", "-o", file, "--skip-damaged"]);
     assert_eq!(
-        (&told["messages"], &told["damaged"]),
+        (&output["messages"], &output["damaged"]),
         (&3.into(), &1.into())
     );
     home.gdn(&["instance", "import", file, "--instance", "copy"])

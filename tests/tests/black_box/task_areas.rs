@@ -319,8 +319,8 @@ fn task_1_the_environment_names_the_tasks_root() {
     let run_with = |tasks: &Path| {
         let mut run = home.command(&gdn, &["run"]);
         let output = run.env("GOONDAN_TASKS_ROOT", tasks).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), told)
+        let printed = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), printed)
     };
     let tasks = home.path().join("named");
     fs::create_dir(&tasks).unwrap();

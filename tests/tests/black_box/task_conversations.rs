@@ -304,12 +304,12 @@ fn task_8_an_agent_that_works_for_a_task_gives_no_tasks() {
     wait_until("the task is done", || tasks()[0]["status"] == "completed");
     assert_eq!(tasks().len(), 1);
     let id = tasks()[0]["taskId"].as_str().unwrap().to_owned();
-    let told: String = home
+    let text: String = home
         .history(&format!("task:{id}.1"))
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert!(told.contains("cannot create tasks"), "{told}");
+    assert!(text.contains("cannot create tasks"), "{text}");
     daemon.stop().check(false);
 }
 

@@ -89,10 +89,10 @@ fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
     let home = office();
     let _daemon = Daemon::serving(&home);
     let_go(&home);
-    let told = home.ask("main", "give the menu");
+    let reply = home.ask("main", "give the menu");
     assert!(
-        told.contains(": the menu (worker), completed") && told.contains("task completed"),
-        "{told}"
+        reply.contains(": the menu (worker), completed") && reply.contains("task completed"),
+        "{reply}"
     );
     let tasks = tasks(&home);
     assert_eq!(tasks.len(), 1, "{tasks:?}");
@@ -121,10 +121,10 @@ fn task_8_waiting_agent_is_notified_if_its_task_needs_a_person() {
     let _daemon = Daemon::serving(&home);
     let unknown = home.ask("main", "look at nothing");
     assert!(unknown.starts_with("E_NO_TASK"), "{unknown}");
-    let told = home.ask("main", "give the menu");
+    let reply = home.ask("main", "give the menu");
     assert!(
-        told.contains("waiting_question") && told.contains("Which soup?"),
-        "{told}"
+        reply.contains("waiting_question") && reply.contains("Which soup?"),
+        "{reply}"
     );
 }
 

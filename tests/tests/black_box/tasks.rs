@@ -335,8 +335,8 @@ fn task_1_copied_work_area_continues_in_another_system_root() {
         other.project().join("guide").canonicalize().unwrap()
     );
     let none = other.gdn(&["task", "import", other.project().to_str().unwrap()]);
-    let said = format!("`{}` contains no task", other.project().display());
-    assert!(none.stderr.contains(&said), "{none:?}");
+    let text = format!("`{}` contains no task", other.project().display());
+    assert!(none.stderr.contains(&text), "{none:?}");
     let twice = other.gdn(&["task", "import", from.to_str().unwrap()]);
     assert_eq!(twice.code, 10, "{twice:?}");
 }

@@ -143,10 +143,10 @@ fn obs_4_one_picture_of_top_is_text_or_json_for_a_script() {
     home.gdn(&["top", "--once", "--view", "conversations"])
         .exits(0)
         .prints(&["\nmain"]);
-    let told = home.gdn_json(&["top"]);
-    assert_eq!(told["schema"], "gdn.top/v1");
-    assert_eq!(told["conversations"][0]["instanceKey"], "main");
-    assert_eq!(told["conversationsTotal"], 1);
+    let output = home.gdn_json(&["top"]);
+    assert_eq!(output["schema"], "gdn.top/v1");
+    assert_eq!(output["conversations"][0]["instanceKey"], "main");
+    assert_eq!(output["conversationsTotal"], 1);
     daemon.stop();
 }
 

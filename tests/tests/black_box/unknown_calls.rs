@@ -121,10 +121,10 @@ fn obs_5_an_agent_does_not_settle_its_own_calls() {
     let yaml = home.filled_in(&lab).replacen("    rules:\n", &rules, 1);
     home.write("project/goondan.yaml", &yaml);
     home.gdn(&["reload"]).exits(0);
-    let told = home.ask("b", "sneak");
+    let reply = home.ask("b", "sneak");
     assert!(
-        told.contains("requires a person") && told.contains("ended with 17"),
-        "{told}"
+        reply.contains("requires a person") && reply.contains("ended with 17"),
+        "{reply}"
     );
     assert_eq!(listed(&home), all);
 }
@@ -174,11 +174,11 @@ fn obs_5_every_interrupted_result_is_listed_for_review() {
         let of_key = all
             .iter()
             .filter(|call| call["instanceKey"] == key.as_str());
-        let told: BTreeSet<_> = of_key
+        let message: BTreeSet<_> = of_key
             .map(|call| call["toolCallId"].as_str().unwrap().to_owned())
             .collect();
         let there = cut_short(&home, &key);
         assert!(!there.is_empty(), "no call was cut short");
-        assert_eq!(told, there, "in round {round}: {all:#?}");
+        assert_eq!(message, there, "in round {round}: {all:#?}");
     }
 }

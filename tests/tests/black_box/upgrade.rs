@@ -483,12 +483,12 @@ fn rel_1_service_manager_upgrades_and_rolls_back_the_service() {
     work.join().unwrap();
     place.runs_by_current();
     assert_ne!(place.version(), first);
-    let told = fs::read_to_string(&calls).unwrap();
+    let text = fs::read_to_string(&calls).unwrap();
     assert!(
-        told.contains("systemctl --user start goondan.service"),
-        "{told}"
+        text.contains("systemctl --user start goondan.service"),
+        "{text}"
     );
-    assert!(!told.contains("enable"), "{told}");
+    assert!(!text.contains("enable"), "{text}");
     let second = place.version();
     let dies = place.build_with("dies", ORCHESTRATOR, "exit 1");
     place

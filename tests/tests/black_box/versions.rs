@@ -97,8 +97,8 @@ fn rel_1_unreadable_format_file_stops_start_and_hint_repairs_it() {
     let home = Home::new(LAB);
     home.write("state/system/format.json", "{\"wrote\":");
     let refused = home.gdn(&["run"]).exits(15);
-    let told = refused.tells(&["the format of the state directory"]).stderr;
-    let (_, command) = told.split_once("`rm ").unwrap();
+    let output = refused.tells(&["the format of the state directory"]).stderr;
+    let (_, command) = output.split_once("`rm ").unwrap();
     let path = command.split('`').next().unwrap().trim_matches('\'');
     assert_eq!(Path::new(path), format_file(&home));
     fs::remove_file(path).unwrap();

@@ -131,22 +131,22 @@ pub(crate) fn decide(has_tools: bool, scene: &str, it: &Conversation) -> Decisio
     if let Some(side) = side_request(has_tools, it) {
         return side;
     }
-    let said = it.user_text();
+    let message = it.user_text();
     let phase = phase_of(&it.prompt());
-    if scene.has_question() && phase == 1 && !said.contains("Answer q-") {
+    if scene.has_question() && phase == 1 && !message.contains("Answer q-") {
         return says(&format!(
             "I need to know something first.\n\n[USER_QUESTION]\ncategory: choice\nquestion: Who reads it?\noptions:\n\
              - {}\n- {}\nrequired: true\n[/USER_QUESTION]\n",
             READERS[0], READERS[1]
         ));
     }
-    if scene == Scene::Phases && phase == 2 && !said.contains("Provided d-") {
+    if scene == Scene::Phases && phase == 2 && !message.contains("Provided d-") {
         return says(&format!(
             "[DEPENDENCY_REQUEST]\ntype: api_key\nname: {SECRET_NAME}\ndescription: The key of the price \
              service.\nrequired: true\n[/DEPENDENCY_REQUEST]\n"
         ));
     }
-    let word = if said.contains(SHORTER) {
+    let word = if message.contains(SHORTER) {
         "hi"
     } else {
         "hello"

@@ -30,8 +30,8 @@ fn the_service_file_has_nothing_that_systemd_does_not_know() {
         .env("XDG_RUNTIME_DIR", home.path())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&verified.stderr);
-    assert!(verified.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success(), "{printed}");
     // systemd ignores unknown settings, and reports them with the file's line.
-    assert!(!told.contains("goondan.service:"), "{told}");
+    assert!(!printed.contains("goondan.service:"), "{printed}");
 }

@@ -75,12 +75,12 @@ fn sec_3_a_confined_program_writes_in_its_work_area_alone() {
             project = site.project.display(),
             outside = site.outside().display(),
         );
-        let told = Run::start(&confined(&site, level, &script)).finish();
+        let finished = Run::start(&confined(&site, level, &script)).finish();
         let expected = format!(
             "inputwrote\ntemporary\nnot the project\nnot outside\n{}",
             site.work.display()
         );
-        assert_eq!(told.stdout, expected, "{level}: {}", told.stderr);
+        assert_eq!(finished.stdout, expected, "{level}: {}", finished.stderr);
         assert_eq!(
             std::fs::read_to_string(site.project.join("input")).unwrap(),
             "input"
@@ -101,9 +101,9 @@ fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
     put(history.clone(), "before\n");
     let script = "cat .metadata/history.jsonl; echo forged >> .metadata/history.jsonl || echo refused
          mv .metadata away || echo 'not moved'; rm -rf .checkpoints .logs; ls -d .checkpoints .logs; echo x > new && cat new";
-    let told = Run::start(&confined(&site, level, script)).finish();
+    let finished = Run::start(&confined(&site, level, script)).finish();
     let expected = "before\nrefused\nnot moved\n.checkpoints\n.logs\nx\n";
-    assert_eq!(told.stdout, expected, "{}", told.stderr);
+    assert_eq!(finished.stdout, expected, "{}", finished.stderr);
     assert_eq!(std::fs::read_to_string(history).unwrap(), "before\n");
 }
 
@@ -121,12 +121,12 @@ fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
             site.outside().display()
         );
         Run::start(&confined(&site, level, &plant)).finish();
-        let told = Run::start(&confined(&site, level, "cat .logs/secret; echo")).finish();
+        let finished = Run::start(&confined(&site, level, "cat .logs/secret; echo")).finish();
         // Without a sandbox, the link leads out. At the level `landlock` the link is created, and
         // the next run is refused.
         let is_free = place == 0;
-        assert_eq!(told.stdout.contains("loot"), is_free, "{level}");
-        let refused = told.not_started.unwrap_or_default();
+        assert_eq!(finished.stdout.contains("loot"), is_free, "{level}");
+        let refused = finished.not_started.unwrap_or_default();
         assert!(
             refused.is_empty() || refused.contains("is a link"),
             "{level}: {refused}"
@@ -142,7 +142,7 @@ fn sec_6_a_sandbox_that_cannot_be_had_starts_nothing() {
     let site = TestProject::new();
     let mut it = confined(&site, level, "echo ran > ran");
     it.agent.sandbox.read = vec![site.outside().try_into().unwrap()];
-    let told = Run::start(&it).finish();
-    assert!(told.not_started.is_some(), "{told:?}");
+    let finished = Run::start(&it).finish();
+    assert!(finished.not_started.is_some(), "{finished:?}");
     assert!(!site.work.join("ran").exists());
 }

@@ -42,9 +42,9 @@ fn run(site: &TestProject, level: Level, prompt: &str, key: Option<&str>) -> Run
     it.prompt = format!("Write all three.\n{prompt}");
     it.secrets
         .extend(key.map(|key| ("PRICE_API_KEY".to_owned(), key.to_owned())));
-    let told = Run::start(&it).finish();
-    assert_eq!(told.exited, Some(Some(0)), "{level}: {told:?}");
-    told
+    let finished = Run::start(&it).finish();
+    assert_eq!(finished.exited, Some(Some(0)), "{level}: {finished:?}");
+    finished
 }
 
 fn only_block(told: RunReports) -> Block {

@@ -110,10 +110,10 @@ fn task_8_acp_program_that_stays_after_its_turn_is_ended() {
 #[test]
 fn task_8_codex_reads_its_prompt_to_the_end() {
     let site = TestProject::new();
-    let told = Run::start(&of_format(&site, AgentFormat::CodexJson, CODEX)).finish();
-    assert!(is_done(&told));
-    assert_eq!(sessions(&told), ["th-1"]);
-    assert_eq!(told.text(), "Progress: 50%\nBye.");
+    let finished = Run::start(&of_format(&site, AgentFormat::CodexJson, CODEX)).finish();
+    assert!(is_done(&finished));
+    assert_eq!(sessions(&finished), ["th-1"]);
+    assert_eq!(finished.text(), "Progress: 50%\nBye.");
     assert_eq!(
         file(&site.work, "prompt"),
         "Make it.\n=== PHASE 1 COMPLETE ===\n"
@@ -130,8 +130,8 @@ fn task_8_session_is_resumed_by_its_id() {
     resume.extend(["sh", "resume", "{session}"].map(str::to_owned));
     it.agent.resume = resume;
     it.session = Some("th-1".to_owned());
-    let told = Run::start(&it).finish();
-    assert_eq!(told.exited, Some(Some(0)));
+    let finished = Run::start(&it).finish();
+    assert_eq!(finished.exited, Some(Some(0)));
     assert_eq!(file(&site.work, "resumed"), "th-1\n");
 }
 
@@ -258,14 +258,18 @@ fn proto_1_recorded_transcripts_are_forwarded_as_parsed() {
         let script = format!("dd if='{path}' bs=7 2>/dev/null");
         let mut it = of_format(&site, format, &script);
         it.prompt = prompt.clone();
-        let told = Run::start(&it).finish();
+        let finished = Run::start(&it).finish();
         let expected = read_at_once(format, &transcript, &prompt);
         assert_eq!(
-            without_clocks(joined(told.events), &expected),
+            without_clocks(joined(finished.events), &expected),
             expected,
             "{name}"
         );
-        assert_eq!(told.stdout, String::from_utf8_lossy(&transcript), "{name}");
+        assert_eq!(
+            finished.stdout,
+            String::from_utf8_lossy(&transcript),
+            "{name}"
+        );
     }
 }
 
@@ -279,8 +283,8 @@ fn proto_1_echoed_prompt_yields_no_blocks() {
     );
     it.prompt =
         "One.\n[USER_QUESTION]\nquestion: of the prompt\n[/USER_QUESTION]\nTwo.\n".to_owned();
-    let told = Run::start(&it).finish();
-    let blocks: Vec<_> = told
+    let finished = Run::start(&it).finish();
+    let blocks: Vec<_> = finished
         .events
         .iter()
         .filter_map(|event| match event {

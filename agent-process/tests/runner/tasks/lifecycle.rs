@@ -35,9 +35,9 @@ fn task_8_a_prompt_may_be_an_argument() {
         .command
         .extend(["sh", "--message", "{prompt}"].map(str::to_owned));
     it.prompt = "a 'b'\n$(c)".to_owned();
-    let told = Run::start(&it).finish();
-    assert_eq!(told.stdout, "--message|a 'b'\n$(c)|");
-    assert_eq!(told.exited, Some(Some(0)));
+    let finished = Run::start(&it).finish();
+    assert_eq!(finished.stdout, "--message|a 'b'\n$(c)|");
+    assert_eq!(finished.exited, Some(Some(0)));
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn task_8_program_that_cannot_start_reports_the_reason() {
     let site = TestProject::new();
     let mut it = assignment(&site, "");
     it.agent.command = vec!["no-such-agent".to_owned()];
-    let told = Run::start(&it).finish();
-    let error = told.not_started.unwrap();
+    let finished = Run::start(&it).finish();
+    let error = finished.not_started.unwrap();
     assert!(
         error.starts_with("`no-such-agent` could not be started"),
         "{error}"
     );
-    assert_eq!(told.exited, None);
+    assert_eq!(finished.exited, None);
     it.agent.command.clear();
     let error = Run::start(&it).finish().not_started.unwrap();
     assert!(error.contains("no command"), "{error}");
@@ -148,9 +148,9 @@ fn task_8_nothing_that_a_program_leaves_outlives_it() {
     let site = TestProject::new();
     let script = "setsid sh -c 'echo $$ > stray; exec sleep 1000' & (echo $$ > main; sleep 1000) &
         while [ ! -s stray ]; do sleep 0.01; done; echo done";
-    let told = Run::start(&assignment(&site, script)).finish();
+    let finished = Run::start(&assignment(&site, script)).finish();
     assert_eq!(
-        (told.stdout.as_str(), told.exited),
+        (finished.stdout.as_str(), finished.exited),
         ("done\n", Some(Some(0)))
     );
     assert!(

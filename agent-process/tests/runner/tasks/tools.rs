@@ -77,9 +77,9 @@ fn agent_2_no_person_decides_about_a_call_of_goondans_tool() {
     let site = TestProject::new();
     let mut it = assignment(&site, ASKING);
     it.agent.format = AgentFormat::ClaudeStreamJson;
-    let told = Run::start(&it).finish();
+    let finished = Run::start(&it).finish();
     let asks = |event: &CliEvent| matches!(event, CliEvent::Permission(_));
-    assert!(!told.events.iter().any(asks), "{told:?}");
+    assert!(!finished.events.iter().any(asks), "{finished:?}");
     let answer: Value = serde_json::from_str(&file(&site.work, "answer")).unwrap();
     assert_eq!(answer["response"]["response"]["behavior"], "allow");
 }

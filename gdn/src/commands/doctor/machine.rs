@@ -120,8 +120,8 @@ fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> CheckResu
 }
 
 fn watches() -> Option<CheckResult> {
-    let told = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
-    let number: u64 = told.trim().parse().ok()?;
+    let text = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
+    let number: u64 = text.trim().parse().ok()?;
     let found = format!("up to {number}");
     Some(if number < WATCHES_WARN {
         let hint = "raise it: `sudo sysctl fs.inotify.max_user_watches=65536`";

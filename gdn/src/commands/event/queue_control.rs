@@ -160,8 +160,8 @@ pub(super) async fn move_to(args: EventMoveArgs, context: &Context) -> Result<()
     }
     let (place, said) = match args.to.before {
         Some(other) => {
-            let said = format!("is directly before {other}");
-            (EventPlace::Before(other), said)
+            let text = format!("is directly before {other}");
+            (EventPlace::Before(other), text)
         }
         None if args.to.first => (EventPlace::First, "is next".to_owned()),
         None => (EventPlace::Last, "is last".to_owned()),

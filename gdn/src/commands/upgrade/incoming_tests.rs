@@ -63,8 +63,8 @@ impl StagingFixture {
     #[track_caller]
     fn refuses<'p>(&self, puts: impl IntoIterator<Item = &'p ArchiveItem<'p>>, problem: &str) {
         let archive = self.archive(puts);
-        let told = self.take(&archive).unwrap_err().to_string();
-        assert!(told.contains(problem), "{told}");
+        let error = self.take(&archive).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
         let left = fs::read_dir(self.installation.versions()).unwrap().count();
         assert_eq!(left, 0, "something was left");
     }
@@ -145,10 +145,10 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
     let whole = fs::read(&archive).unwrap();
     let cut = OpenOptions::new().write(true).open(&archive).unwrap();
     cut.set_len(whole.len() as u64 / 2).unwrap();
-    let told = place.take(&archive).unwrap_err().to_string();
+    let error = place.take(&archive).unwrap_err().to_string();
     assert!(
-        told.contains("not a complete") || told.contains("cannot be read"),
-        "{told}"
+        error.contains("not a complete") || error.contains("cannot be read"),
+        "{error}"
     );
 }
 
@@ -182,6 +182,6 @@ fn rel_1_archive_must_match_its_checksum_list() {
     let digest = digest_of(&mut File::open(&archive).unwrap()).unwrap();
     let take = |wanted: &str| StagedVersion::take(&archive, Some(wanted), &place.installation);
     assert!(take(&digest.to_uppercase()).is_ok());
-    let told = take(&sum("x")).unwrap_err().to_string();
-    assert!(told.contains("its SHA-256 is"), "{told}");
+    let error = take(&sum("x")).unwrap_err().to_string();
+    assert!(error.contains("its SHA-256 is"), "{error}");
 }

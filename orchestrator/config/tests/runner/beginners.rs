@@ -126,9 +126,9 @@ fn yaml_syntax_error_is_explained_in_plain_words() {
             "this line is not a field: it has no `:` | write `---` to begin another document",
         ),
     ] {
-        let told = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
-        let [only] = told.as_slice() else {
-            panic!("{told:#?}")
+        let message = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let [only] = message.as_slice() else {
+            panic!("{message:#?}")
         };
         let (_line, only) = only.split_once(": ").unwrap();
         assert_eq!(only, expected, "{lines}");
@@ -166,9 +166,9 @@ fn misplaced_or_misnamed_field_is_reported_with_a_fix() {
             "`temperature` is a field of `modelConfig.params`: indent it below `modelConfig.params`",
         ),
     ] {
-        let told = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
-        let [only] = told.as_slice() else {
-            panic!("{told:#?}")
+        let text = problems(&agent(&format!("{MODEL_CONFIG}{lines}")));
+        let [only] = text.as_slice() else {
+            panic!("{text:#?}")
         };
         let starts = format!("11: unknown field `{field}` in `spec` of Agent `helper`; expected ");
         assert!(only.starts_with(&starts), "{only}");

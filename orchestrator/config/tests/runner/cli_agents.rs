@@ -377,9 +377,9 @@ fn fields_of_an_agent_with_a_model_are_refused_with_advice() {
     ] {
         let document = agent("preset: claude").replace("spec: {", &format!("spec: {{{field}, "));
         let refused = Project::with(&document).refused();
-        let told = refused.as_slice()[0].to_string();
-        assert!(told.contains("unknown field"), "{told}");
-        assert!(told.contains("its own model, prompt and tools"), "{told}");
+        let text = refused.as_slice()[0].to_string();
+        assert!(text.contains("unknown field"), "{text}");
+        assert!(text.contains("its own model, prompt and tools"), "{text}");
     }
 }
 

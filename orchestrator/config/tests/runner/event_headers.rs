@@ -123,8 +123,8 @@ fn conn_1_settings_without_effect_are_reported() {
     let warnings = Project::with(&connection("http", http)).warnings();
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     for (warning, name) in warnings.iter().zip(["header", "payload"]) {
-        let said = format!("`spec.{name}` of Connection `in` has no effect");
-        assert!(warning.contains(&said), "{warning}");
+        let text = format!("`spec.{name}` of Connection `in` has no effect");
+        assert!(warning.contains(&text), "{warning}");
     }
 }
 

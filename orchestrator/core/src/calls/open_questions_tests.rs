@@ -97,8 +97,8 @@ fn each_question_limit_is_reported_by_name() {
     for n in 100..100 + (QUESTIONS_OPEN_MAX - MAX_QUESTIONS_PER_CONNECTION) as u64 {
         questions.ask(question(&format!("q-{n}"), &format!("c{n}"), n, 0));
     }
-    let told = room(&questions, "other", 99).unwrap_err();
-    assert!(told.contains(&QUESTIONS_OPEN_MAX.to_string()), "{told}");
+    let error = room(&questions, "other", 99).unwrap_err();
+    assert!(error.contains(&QUESTIONS_OPEN_MAX.to_string()), "{error}");
 }
 
 #[test]
@@ -156,6 +156,6 @@ fn question_with_bad_text_or_form_is_refused() {
     let long = "x".repeat(MAX_QUESTION_TEXT_BYTES + 1);
     assert!(ask(&long, flat).unwrap_err().contains("at most 4096"));
     let nested = json!({"type": "object", "properties": {"f": {"type": "object"}}});
-    let told = ask("Which?", nested).unwrap_err();
-    assert!(told.contains("field `f`"), "{told}");
+    let error = ask("Which?", nested).unwrap_err();
+    assert!(error.contains("field `f`"), "{error}");
 }

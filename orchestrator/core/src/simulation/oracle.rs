@@ -136,11 +136,11 @@ impl Oracle {
 
     /// Records the outcome of a question to a user.
     pub(super) fn hear_of_question(&mut self, message: &ToConnector) {
-        let told = match message {
+        let text = match message {
             ToConnector::QuestionAnswered(answered) => answered.action.as_str(),
             _ => "refused",
         };
-        *self.told.entry(format!("question: {told}")).or_default() += 1;
+        *self.told.entry(format!("question: {text}")).or_default() += 1;
     }
 
     /// Records an answer to an agent's request.

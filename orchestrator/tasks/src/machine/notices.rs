@@ -291,10 +291,10 @@ mod tests {
             reason: "no disk".to_owned(),
         };
         assert_eq!(notification_text(&mut task, &failed, &waits), None);
-        let said = notification_text(&mut task, &failed, &[NotifyOn::Failed]).unwrap();
+        let text = notification_text(&mut task, &failed, &[NotifyOn::Failed]).unwrap();
         assert!(
-            said.starts_with("failed|The task failed: no disk|"),
-            "{said}"
+            text.starts_with("failed|The task failed: no disk|"),
+            "{text}"
         );
     }
 

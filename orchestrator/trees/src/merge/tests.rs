@@ -364,8 +364,8 @@ fn prop_4_each_conflict_is_reported_with_path_and_reason() {
             let node = node.map(|node| (path("dir/it"), node));
             node.into_iter().chain([untouched]).collect()
         };
-        let told = merged(&of(base), &of(ours), &of(theirs)).unwrap_err();
-        assert_eq!(told, [("dir/it".to_owned(), expected.to_owned())]);
+        let error = merged(&of(base), &of(ours), &of(theirs)).unwrap_err();
+        assert_eq!(error, [("dir/it".to_owned(), expected.to_owned())]);
     }
 }
 

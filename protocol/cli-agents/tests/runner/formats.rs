@@ -214,8 +214,8 @@ fn proto_3_only_agent_messages_of_acp_are_scanned() {
 
 #[test]
 fn acp_replay_of_an_earlier_session_counts_as_history() {
-    let told = String::from_utf8(transcript("acp.jsonl")).unwrap();
-    let mut lines: Vec<&str> = told.lines().collect();
+    let message = String::from_utf8(transcript("acp.jsonl")).unwrap();
+    let mut lines: Vec<&str> = message.lines().collect();
     let answer = lines.remove(1);
     lines.insert(lines.len() - 2, answer);
     let setup = Setup {

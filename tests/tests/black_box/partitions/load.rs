@@ -271,9 +271,9 @@ impl Sender {
 
 impl State {
     fn take(&mut self, by: usize, event: Event, ran: &CommandOutput) {
-        let said = ran.stdout.trim_end();
-        if event.is_waited_for() && said != event.answer() {
-            self.wrong.push(format!("{}: {said}", event.id()));
+        let output = ran.stdout.trim_end();
+        if event.is_waited_for() && output != event.answer() {
+            self.wrong.push(format!("{}: {output}", event.id()));
         }
         let at = Instant::now();
         self.refusals.remove(&event.number);
@@ -281,8 +281,8 @@ impl State {
     }
 
     fn refuse(&mut self, by: usize, event: Event, ran: Option<CommandOutput>) {
-        let said = ran.map_or_else(|| "no answer".to_owned(), |ran| ran.stderr);
-        self.refusals.insert(event.number, (by, said));
+        let output = ran.map_or_else(|| "no answer".to_owned(), |ran| ran.stderr);
+        self.refusals.insert(event.number, (by, output));
         self.waiting.push_front(event);
     }
 }

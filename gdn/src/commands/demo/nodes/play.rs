@@ -104,13 +104,13 @@ pub(super) async fn run(
         workspace_id: info.workspace_id.clone(),
         interrupts,
     };
-    let told = format!(
+    let text = format!(
         "{} pid {pid}, {} pid {}",
         KILLED.name(),
         SURVIVES.name(),
         other.daemon().pid
     );
-    play.tell("nodes", &told);
+    play.tell("nodes", &text);
     play.tell("workspace", info.workspace_id.as_str());
     let ledger = Ledger::default();
     let sending = sender::send_all(&ledger, nodes, &info.workspace_id);
@@ -193,11 +193,11 @@ impl NodesDemoRun<'_> {
         self.tell("taken", &told);
         let accepted = self.wait_for_events(SURVIVES, lost, ledger).await?;
         let accepted_ms = u64::try_from((accepted - lost).as_millis()).unwrap_or(u64::MAX);
-        let told = format!(
+        let message = format!(
             "the first event that {survives} accepted, after {}",
             text::duration(accepted_ms)
         );
-        self.tell("resumes", &told);
+        self.tell("resumes", &message);
         daemon::start(&KILLED.of(self.nodes).state_root, false).await?;
         self.wait_until_followed(SURVIVES, KILLED).await?;
         self.tell("back", &format!("{killed} is started again, and follows"));
