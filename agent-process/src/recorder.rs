@@ -132,7 +132,8 @@ impl Recorder {
     }
 }
 
-/// Logs one line per event. Failure reasons are logged, conversation text is not.
+/// Logs one line per event, those of every turn as details. Failure reasons are logged,
+/// conversation text is not.
 fn log(event: &RuntimeEvent) {
     let failed = matches!(
         event.kind,
@@ -157,6 +158,10 @@ fn log(event: &RuntimeEvent) {
     }
     match event.kind {
         Kind::TurnFailed | Kind::MessageWarning => line!(warn),
+        // Every turn has these. The daemon logs its end, and the history of turns has each step.
+        Kind::TurnStarted | Kind::TurnCompleted | Kind::StepStarted | Kind::StepCompleted => {
+            line!(debug);
+        }
         // A failed step is retried or fails its turn, and a tool's failure is for the model.
         _ => line!(info),
     }

@@ -12,6 +12,7 @@ mod descriptors;
 mod event;
 mod file_watcher;
 mod frame_memory;
+mod fresh_ids;
 mod launcher;
 mod limits;
 mod logs;

@@ -86,11 +86,22 @@ impl Daemon {
     /// A daemon that serves the home's project, whose connections may be invalid.
     #[must_use]
     pub fn serving(home: &Home) -> Self {
-        let daemon = Self::start(home);
+        Self::start(home).runs_project(home)
+    }
+
+    /// As [`Self::serving`], with the log's details: it has a line for each step of a turn.
+    #[must_use]
+    pub fn serving_with_details(home: &Home) -> Self {
+        let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+        command.env("GOONDAN_LOG", "debug");
+        Self::start_command(home, command).runs_project(home)
+    }
+
+    fn runs_project(self, home: &Home) -> Self {
         let ran = home.gdn(&["run"]);
         let is_partly_ready = ran.code == 16 && ran.stderr.contains("the workspace runs, but");
         assert!(ran.code == 0 || is_partly_ready, "{ran:?}");
-        daemon
+        self
     }
 
     /// Reads the log without checking its lines from now on, so that the test's work does not

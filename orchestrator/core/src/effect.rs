@@ -229,6 +229,8 @@ pub struct Spawn {
 /// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
+    /// A detail, which the default level of the log omits.
+    Debug,
     Info,
     /// A problem that may need attention.
     Warn,

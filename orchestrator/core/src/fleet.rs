@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
@@ -403,10 +404,21 @@ impl Fleet {
         event: LifecycleEvent,
         trace: Option<TraceContext>,
     ) {
+        self.announce_with(id, event, trace, JsonObject::new());
+    }
+
+    /// As [`Self::announce`], with fields that only the log line has.
+    pub(crate) fn announce_with(
+        &mut self,
+        id: &WorkspaceId,
+        event: LifecycleEvent,
+        trace: Option<TraceContext>,
+        logged: JsonObject,
+    ) {
         let workspace = self.workspaces.get(id).zip(event.instance_key());
         let entry = workspace.and_then(|(workspace, key)| workspace.conversations.get(key));
         let agent = entry.map(Conversation::agent);
-        self.cx.announce(id, event, agent, trace);
+        self.cx.announce_with(id, event, agent, trace, logged);
     }
 
     /// Records a change of a conversation in the audit log.

@@ -39,6 +39,7 @@ use super::conversation_snapshots::JointThread;
 use super::descriptors;
 use super::event::ShellEvent;
 use super::frame_memory::FrameMemory;
+use super::fresh_ids::FreshIds;
 use super::launcher::Launcher;
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
@@ -347,7 +348,8 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     };
     log_start(&layout, &launcher);
     self_check::log_what_is_missing();
-    let core = Core::new(facts, Uuid::now_v7);
+    let mut ids = FreshIds::new();
+    let core = Core::new(facts, move || ids.now());
     let reports = Reports {
         frames: FrameMemory::new(CHILD_FRAMES_BYTES_MAX),
         events: events.clone(),

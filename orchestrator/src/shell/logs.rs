@@ -22,6 +22,7 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::masking::Masks;
@@ -49,6 +50,8 @@ pub(super) struct LogHub {
     tail: Mutex<Tail>,
     follow: broadcast::Sender<Bytes>,
     identity: OnceLock<Identity>,
+    /// The most detailed level that is written.
+    level: LevelFilter,
     masks: Arc<Masks>,
 }
 
@@ -119,6 +122,7 @@ impl LogHub {
                 tail: Mutex::default(),
                 follow,
                 identity: OnceLock::new(),
+                level: goondan_log::level_filter(std::env::var(LEVEL_VAR).ok().as_deref()),
                 masks,
             }),
             guard,
@@ -133,8 +137,7 @@ impl LogHub {
             trace_id,
             fields: Vec::new(),
         };
-        let level = goondan_log::level_filter(std::env::var(LEVEL_VAR).ok().as_deref());
-        let layer = JsonLines::new(&identity, self.clone()).with_filter(level);
+        let layer = JsonLines::new(&identity, self.clone()).with_filter(self.level);
         drop(self.identity.set(identity));
         let subscriber = tracing_subscriber::registry().with(layer);
         // Set once per process. Two daemons in one process are not supported.
@@ -146,6 +149,9 @@ impl LogHub {
 
     /// Writes a log line of the daemon with dynamic fields.
     pub(super) fn log(self: &Arc<Self>, level: tracing::Level, message: &str, fields: JsonObject) {
+        if level > self.level {
+            return;
+        }
         let at = Timestamp::from_unix_millis(unix_millis_now());
         let mut line = line_head(at, goondan_log::level_name(level), message);
         if let Some(identity) = self.identity.get() {

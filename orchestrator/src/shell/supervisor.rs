@@ -569,6 +569,7 @@ impl EventLoop {
 
 fn write_log(hub: &Arc<LogHub>, event: LogEvent) {
     let level = match event.severity {
+        Severity::Debug => tracing::Level::DEBUG,
         Severity::Info => tracing::Level::INFO,
         Severity::Warn => tracing::Level::WARN,
         Severity::Error => tracing::Level::ERROR,

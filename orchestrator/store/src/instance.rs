@@ -512,16 +512,25 @@ impl InstanceStore {
         Ok(missing)
     }
 
-    /// Syncs all staged data and writes buffered runtime events to their files.
+    /// Syncs all staged data, and brings runtime events and manifest up to date.
     ///
     /// # Errors
     ///
     /// [`FileError::Io`]: no staged operation may be acknowledged, and the instance must be
     /// reopened.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.sync_inbox()?;
-        self.turn.sync()?;
+        self.sync_records()?;
         self.write_out()
+    }
+
+    /// Syncs all staged data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sync`].
+    pub fn sync_records(&mut self) -> Result<(), StoreError> {
+        self.sync_inbox()?;
+        self.turn.sync()
     }
 
     /// Writes all staged data and runtime events to their files, where readers can see them.
@@ -532,11 +541,20 @@ impl InstanceStore {
     pub fn write_out(&mut self) -> Result<(), StoreError> {
         self.inbox.write_out()?;
         self.turn.write_out()?;
-        let now = self.metadata.updated_at;
-        self.observed.write_out(self.bounds, now)?;
-        self.llm.write_out(self.bounds, now)?;
+        self.write_logs()?;
         self.note_files();
         Ok(())
+    }
+
+    /// Writes runtime events and messages of models to their files, where readers follow them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sync`].
+    pub fn write_logs(&mut self) -> Result<(), StoreError> {
+        let now = self.metadata.updated_at;
+        self.observed.write_out(self.bounds, now)?;
+        self.llm.write_out(self.bounds, now)
     }
 
     /// Syncs the staged data of the inbox only.

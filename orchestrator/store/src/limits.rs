@@ -19,6 +19,11 @@ pub const SCHEDULES_BYTES_MAX: usize = 1024 * 1024;
 /// for users and scripts; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
+/// Time after a sync at which the manifest of an instance is brought up to date, in milliseconds;
+/// clearing the journal does it at once. The manifest is not synced, so that a crash of the machine
+/// takes its latest seconds anyway.
+pub const MANIFEST_NOTE_DELAY_MS: u64 = 100;
+
 /// Quiet time of a conversation before its base is synced and its journal cleared, in milliseconds.
 /// The journal's content is durable before that.
 pub const JOURNAL_CLEAR_DELAY_MS: u64 = 10;

@@ -17,7 +17,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use goondan_durable::IoContext as _;
 use goondan_durable::batch::Completions;
@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use crate::file_names::instance_dir_name;
 use crate::index::InstanceIndex;
 use crate::instance::InstanceStore;
-use crate::limits::{INSTANCE_DESCRIPTORS, WRITER_OPEN_INSTANCES_MAX};
+use crate::limits::{INSTANCE_DESCRIPTORS, MANIFEST_NOTE_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::root::Layout;
 
 mod batch;
@@ -56,8 +56,39 @@ struct OpenInstance {
     metadata_due: Option<Instant>,
     /// Time at which its base is synced and its journal cleared, if it stays quiet.
     clear_due: Option<Instant>,
+    /// Time at which its manifest is brought up to date.
+    note_due: Option<Instant>,
     /// Time at which its files are closed if it stays idle.
     rest_due: Option<Instant>,
+}
+
+impl OpenInstance {
+    /// The times of its deferred work.
+    fn dues(&self) -> impl Iterator<Item = Instant> {
+        let dues = [
+            self.metadata_due,
+            self.clear_due,
+            self.note_due,
+            self.rest_due,
+        ];
+        dues.into_iter().flatten()
+    }
+
+    /// Makes durable what the reports of a batch promise. Records without a promise, such as the
+    /// begin of a turn, stay in memory until the next sync: after a crash they are lost as they
+    /// would be without their sync.
+    fn keep_promise(&mut self, promise: Durability) -> Result<(), StoreError> {
+        match promise {
+            Durability::Nothing => {}
+            Durability::Inbox => self.store.sync_inbox()?,
+            Durability::Everything => self.store.sync_records()?,
+        }
+        if promise > Durability::Nothing {
+            let delay = Duration::from_millis(MANIFEST_NOTE_DELAY_MS);
+            self.note_due.get_or_insert_with(|| Instant::now() + delay);
+        }
+        self.store.write_logs()
+    }
 }
 
 /// Scope of a job: a failure in the scope fails the job.
@@ -218,6 +249,7 @@ impl Worker {
         self.let_go();
         let changed = self.due_workspaces(all);
         self.clear_quiet(all);
+        self.note_synced(all);
         self.retry_folds(all);
         self.flush_metadata(all);
         self.rest_quiet(all);
@@ -235,10 +267,8 @@ impl Worker {
     fn due_workspaces(&self, all: bool) -> HashSet<WorkspaceId> {
         let now = Instant::now();
         let is_due = |due: &Instant| all || *due <= now;
-        let open = self.open.iter().filter(|(_, held)| {
-            let dues = [held.metadata_due, held.clear_due, held.rest_due];
-            dues.iter().flatten().any(is_due)
-        });
+        let open = self.open.iter();
+        let open = open.filter(|(_, held)| held.dues().any(|due| is_due(&due)));
         let unfolded = self.unfolded.iter().filter(|(_, it)| is_due(&it.due));
         let open = open.map(|(instance, _)| instance);
         let all = open.chain(unfolded.map(|(instance, _)| instance));
@@ -366,12 +396,7 @@ impl Worker {
             let Some(held) = self.open.get_mut(&instance) else {
                 continue;
             };
-            let synced = match promise {
-                Durability::Nothing => Ok(()),
-                Durability::Inbox => held.store.sync_inbox(),
-                Durability::Everything => held.store.sync(),
-            };
-            if let Err(error) = synced.and_then(|()| held.store.write_out()) {
+            if let Err(error) = held.keep_promise(promise) {
                 report_unwritable(&instance, &error);
                 self.open.remove(&instance);
                 failed.insert(instance, error);
@@ -443,9 +468,21 @@ impl Worker {
                 is_kept,
                 metadata_due: None,
                 clear_due: None,
+                note_due: None,
                 rest_due: None,
             },
         );
+    }
+
+    /// Brings the manifests that are due up to date; with `all`, also those that are not due yet.
+    fn note_synced(&mut self, all: bool) {
+        let now = Instant::now();
+        for held in self.open.values_mut() {
+            if held.note_due.is_some_and(|due| all || due <= now) {
+                held.note_due = None;
+                held.store.note_files();
+            }
+        }
     }
 
     /// Writes metadata that is due; with `all`, also metadata that is not due yet.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use goondan_durable::batch::BatchWorker as _;
-use goondan_durable::disk::RealDisk;
+use goondan_durable::disk::{Crash, RealDisk, SimulatedDisk, read_all};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{TurnId, WorkspaceId};
@@ -491,4 +491,115 @@ async fn msg_13_event_whose_turn_ended_in_the_same_batch_is_finished() {
     assert_eq!((before, taken_in), (&over, &over));
     assert_eq!((inspected.messages, inspected.waiting), (1, 0));
     assert_eq!((&state.open_turn, &state.waiting[..]), (&None, &[][..]));
+}
+
+/// A writer on a simulated disk, with an empty workspace.
+fn simulated() -> (SimulatedDisk, Worker, InstanceRef) {
+    let disk = SimulatedDisk::new();
+    let layout = Layout::new(std::path::Path::new("/s"));
+    for dir in [std::path::Path::new("/s"), &layout.workspaces()] {
+        disk.create_dir(dir).unwrap();
+    }
+    let project = std::path::Path::new("/p");
+    let record = workspace::open(&disk, &layout, project, None).unwrap();
+    let instance = InstanceRef {
+        workspace_id: record.workspace_id,
+        instance_key: "k".parse().unwrap(),
+    };
+    let worker = Worker::new(Arc::new(disk.clone()), layout);
+    (disk, worker, instance)
+}
+
+fn done(worker: &mut Worker, ops: Vec<Op>) {
+    let jobs = (0..).zip(ops);
+    let mut batch = jobs.map(|(token, op)| StoreJob { token, op }).collect();
+    for completion in worker.work(&mut batch) {
+        completion.report.into_done().unwrap();
+    }
+    worker.settle();
+}
+
+fn complete(instance: InstanceRef, turn_id: &str) -> CompleteTurn {
+    CompleteTurn {
+        instance,
+        turn_id: turn_id.parse().unwrap(),
+        last_seq: 1,
+        also: Vec::new(),
+        states: BTreeMap::new(),
+        outcome: TurnOutcome::Completed { reply: "x".into() },
+        at: Timestamp::from_unix_millis(6),
+    }
+}
+
+/// Goal: a turn costs few calls of the disk. Method: turns of a busy conversation, in the batches in
+/// which they arrive. Each has an append, a sync and a look at the path for its event and for its
+/// end, and two appends for its fold.
+#[test]
+fn a_turn_takes_eight_calls_of_the_disk() {
+    const TURNS: u64 = 16;
+    let (disk, mut worker, instance) = simulated();
+    let open = Open {
+        instance: instance.clone(),
+    };
+    done(
+        &mut worker,
+        vec![accept(instance.clone(), "agent", "e").into(), open.into()],
+    );
+    let before = disk.calls();
+    for n in 0..TURNS {
+        let (turn, event) = (format!("t{n}"), format!("e{n}"));
+        let of_turn = || instance.clone();
+        done(&mut worker, vec![accept(of_turn(), "agent", &event).into()]);
+        done(&mut worker, vec![begin(of_turn(), &turn, &event).into()]);
+        let end = vec![
+            append(of_turn(), &turn).into(),
+            complete(of_turn(), &turn).into(),
+        ];
+        done(&mut worker, end);
+    }
+    let calls = disk.calls() - before;
+    assert!(calls <= 8 * TURNS, "{calls} calls for {TURNS} turns");
+}
+
+/// Records without a promise are in memory until the next sync, and in their files once the thread
+/// has ended. The manifest is then up to date.
+#[test]
+fn msg_11_staged_records_and_manifest_are_written_when_the_thread_ends() {
+    let (disk, mut worker, instance) = simulated();
+    let open = Open {
+        instance: instance.clone(),
+    };
+    let accepted = accept(instance.clone(), "agent", "e");
+    done(&mut worker, vec![accepted.into(), open.into()]);
+    done(&mut worker, vec![begin(instance.clone(), "t", "e").into()]);
+    assert!(worker.next_due().is_some(), "the manifest is due");
+    let dir = worker.dir_of(&instance);
+    let after_crash = || {
+        let disk = disk.after_crash(Crash::ProcessOnly);
+        let noted = noted_inbox_bytes(&disk, &dir);
+        let store = InstanceStore::open(Arc::new(disk), &dir).unwrap();
+        (store.state(), noted)
+    };
+    let (state, noted) = after_crash();
+    assert_eq!((state.open_turn, noted), (None, 0));
+    assert_eq!(state.waiting.len(), 1, "the event was promised");
+
+    worker.finish();
+    let (state, noted) = after_crash();
+    assert_eq!(state.open_turn.unwrap().turn_id.as_str(), "t");
+    assert!(noted > 0);
+}
+
+/// Size of the inbox by the last line of the instance's manifest.
+fn noted_inbox_bytes(disk: &SimulatedDisk, dir: &std::path::Path) -> u64 {
+    let mut file = disk.open_read(&dir.join("manifest.jsonl")).unwrap();
+    let text = read_all(file.as_mut(), 1 << 20).unwrap();
+    let last = text
+        .split(|byte| *byte == b'\n')
+        .rfind(|line| !line.is_empty());
+    let last: serde_json::Value = last.map_or_else(Default::default, |line| {
+        serde_json::from_slice(line).unwrap()
+    });
+    let bytes = last["files"]["inbox.jsonl"]["bytes"].as_u64();
+    bytes.unwrap_or_default()
 }

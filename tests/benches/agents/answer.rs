@@ -14,7 +14,7 @@ const HISTORY_TURNS: usize = 5_000;
 pub(crate) const BUSY_AGENTS: usize = 20;
 const BUSY_TURNS: usize = 10_000;
 /// Concurrent events per agent, so that its inbox is never empty.
-const BUSY_DEPTH: usize = 4;
+pub(crate) const BUSY_DEPTH: usize = 4;
 
 /// One agent, one event after the other, with a short history and with one of 10,000 messages.
 pub(crate) fn latency() -> AgentsBenchResult {

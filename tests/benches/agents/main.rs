@@ -20,6 +20,7 @@ use std::time::Duration;
 mod answer;
 mod bytes;
 mod client;
+mod cost;
 mod idle;
 mod isolation;
 mod replicated;
@@ -34,13 +35,15 @@ pub(crate) type AgentsBenchResult = Result<(), Box<dyn Error>>;
 /// A measurement, which prints its results.
 type Measure = fn() -> AgentsBenchResult;
 
-const MEASURES: [(&str, Measure); 12] = [
+const MEASURES: [(&str, Measure); 14] = [
     ("spawn", spawn::spawn_to_ready),
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
     ("tools", tools::turns_with_tools),
     ("beside", isolation::misbehaviour),
     ("bytes", bytes::per_turn),
+    ("cost", cost::of_a_turn),
+    ("cost-http", cost::of_a_turn_over_http),
     ("idle", idle::many),
     ("scrape", scrape::scrapes),
     ("top", top::frames),

@@ -268,8 +268,8 @@ fn sec_7_daemon_sets_identity_trace_and_time_of_agent_reports() {
         let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
         lines.ok().filter(|lines| lines.len() == 2)
     });
-    let handed_over = stage.daemon.log().wait_for("the turn began", |line| {
-        message(line) == "turn started" && line["instanceKey"] == "k"
+    let handed_over = stage.daemon.log().wait_for("the turn ended", |line| {
+        message(line) == "turn committed and answered" && line["instanceKey"] == "k"
     });
     for event in &observed {
         assert_eq!(event["agentName"], "worker");

@@ -92,7 +92,7 @@ fn msg_3_old_messages_give_way_to_a_summary_over_restarts() {
 #[test]
 fn msg_8_process_killed_during_a_summary_finally_makes_one() {
     let home = Home::new(&PROJECT.replace("DELAY", "1500"));
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving_with_details(&home);
     fill(&home);
     let asking = home.start_gdn(&["send", "Who am I?"]);
     wait_until("the summary is asked for", || {

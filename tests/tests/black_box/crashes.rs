@@ -11,7 +11,7 @@ use crate::conversation::{check, result_text, shape, text};
 #[test]
 fn msg_8_agent_killed_in_a_turn_loses_and_repeats_nothing() {
     let home = Home::new(LAB);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving_with_details(&home);
     assert_eq!(home.ask("main", "echo before"), "before");
     let asking = home.start_gdn(&["send", "hold x"]);
     wait_until("the tool runs", || home.note("x.runs") == "run\n");

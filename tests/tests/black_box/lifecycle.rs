@@ -218,7 +218,7 @@ fn logs_are_followed_and_narrowed() {
     let asked = home.gdn(&["send", "--agent", "helper", "echo hi"]).exits(0);
     assert_eq!(asked.stdout, "hi\n");
     following.wait_for_stdout("helper:main");
-    of_helper.wait_for_stdout("turn.completed");
+    of_helper.wait_for_stdout("turn committed");
     // The streams continue with the next daemon.
     drop(daemon.stop());
     of_helper.wait_for_stderr("waiting for the next one");
@@ -228,13 +228,17 @@ fn logs_are_followed_and_narrowed() {
     asked.exits(0);
     for followed in [&following, &of_helper] {
         wait_until("both lives are reported", || {
-            followed.stdout().matches("turn.completed").count() >= 2
+            followed.stdout().matches("turn committed").count() >= 2
         });
     }
     let followed = following.stdout();
     let (whole, _) = followed.rsplit_once('\n').unwrap();
     for line in whole.lines() {
         check_line(line).unwrap();
+    }
+    // At the default level, a turn has two lines: its event, and its end.
+    for detail in ["turn started", "step.started", "turn.completed"] {
+        assert!(!followed.contains(detail), "{followed}");
     }
     let of_helper = of_helper.stdout();
     assert!(

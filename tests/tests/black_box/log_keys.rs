@@ -18,16 +18,16 @@ fn obs_2_keys_narrow_a_followed_log_and_the_terminal_is_restored() {
     let (at, gdn) = (home.path().display(), bin(GDN));
     screen.types(&format!("HOME='{at}' '{}' logs -f", gdn.display()));
     screen.press(&["Enter"]);
-    screen.wait_for("turn.completed");
+    screen.wait_for("turn committed");
 
-    screen.types("/TURN.COM");
-    screen.wait_for("\n/TURN.COM\n");
+    screen.types("/TURN COM");
+    screen.wait_for("\n/TURN COM\n");
     // Lines do not tear apart what is typed.
     assert_eq!(home.ask("held", "echo hi"), "hi");
-    screen.types("PLETED");
-    screen.wait_for("\n/TURN.COMPLETED\n");
+    screen.types("MITTED");
+    screen.wait_for("\n/TURN COMMITTED\n");
     screen.press(&["Enter"]);
-    let title = "Lines with “turn.completed”; Esc shows all:\n";
+    let title = "Lines with “turn committed”; Esc shows all:\n";
     screen.wait_for(title);
     assert_eq!(home.ask("later", "echo hi"), "hi");
     wait_until("each turn is listed", || {
@@ -40,7 +40,7 @@ fn obs_2_keys_narrow_a_followed_log_and_the_terminal_is_restored() {
     let shown = screen.shown();
     let (_, narrowed) = shown.split_once(title).unwrap();
     let mut lines = narrowed.lines().filter(|line| !line.is_empty());
-    assert!(lines.all(|line| line.contains("turn.completed")), "{shown}");
+    assert!(lines.all(|line| line.contains("turn committed")), "{shown}");
 
     screen.press(&["Escape"]);
     screen.wait_for("All lines:\n");
@@ -56,7 +56,7 @@ fn obs_2_keys_narrow_a_followed_log_and_the_terminal_is_restored() {
 
     // A pipe gets only lines.
     let piped = home.start_gdn(&["logs", "-f"]);
-    piped.wait_for_stdout("turn.completed");
+    piped.wait_for_stdout("turn committed");
     assert_eq!(piped.stderr(), "");
     assert!(!piped.stdout().contains('\u{1b}'));
 }

@@ -213,7 +213,7 @@ fn log_3_a_servers_call_belongs_to_the_trace_of_its_turn() {
     let daemon = Daemon::serving(&home);
     home.ask("a", "call trace");
     let told = last_result(&home, "a");
-    let begun = daemon.log().saying("turn started");
+    let begun = daemon.log().saying("turn committed and answered");
     let trace_id = begun[0]["traceId"].as_str().unwrap();
     assert!(told.contains(&format!("00-{trace_id}-")), "{told}");
     daemon.stop();

@@ -257,7 +257,7 @@ fn models_with_one_key_are_asked_so_many_times_at_once_together() {
     let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: both}\n\
                  spec: {entryAgent: Agent/worker}\n";
     let home = Home::new(&format!("{}---{other}{swarm}", project(&provider)));
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving_with_details(&home);
     let all = IN_FLIGHT_MAX + 4;
     for n in 0..all {
         let (agent, key) = (["worker", "second"][n % 2], format!("k{n}"));
@@ -284,7 +284,7 @@ fn models_with_one_key_are_asked_so_many_times_at_once_together() {
         go.send(()).unwrap();
     }
     wait_until("every turn is over", || {
-        daemon.log().saying("turn.completed").len() == all
+        daemon.log().saying("turn committed and answered").len() == all
     });
 }
 

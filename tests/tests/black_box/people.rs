@@ -20,7 +20,10 @@ fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
 
     // No daemon: the entries are in the files.
     let ran = home.gdn(&["logs", "-n", "1000"]).exits(0);
-    let ran = ran.prints(&["agent worker/first-life", "turn committed and answered"]);
+    let ran = ran.prints(&[
+        "orchestrator worker/first-life",
+        "turn committed and answered",
+    ]);
     ran.tells(&["No daemon runs; reading the files in "]);
     let following = home.start_gdn(&["logs", "-f", "-n", "0"]);
     following.wait_for_stderr("No daemon runs");

@@ -16,7 +16,7 @@ use crate::conversation::{check, result_text, role, shape, text};
 #[test]
 fn ipc_2_two_workers_are_asked_and_their_answers_return() {
     let home = Home::new(TEAM);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving_with_details(&home);
     let sent = home.gdn_json(&["send", "both 1"]);
     let answer = "both 1: right did 1 after left did 1";
     assert_eq!(sent["outcome"]["reply"], answer);
@@ -106,7 +106,7 @@ fn ipc_2_caller_identity_is_passed_unchanged_to_agent_and_back() {
     home.write("notes/go", "");
     let daemon = Daemon::serving(&home);
     daemon.log().wait_for("the turn is over", |line| {
-        message(line) == "turn.completed" && line["instanceKey"] == "main"
+        message(line) == "turn committed and answered" && line["instanceKey"] == "main"
     });
     wait_until("the answer came", || {
         let messages = home.history("main");

@@ -230,7 +230,7 @@ fn exchanges(messages: &[Value]) -> Vec<String> {
 #[test]
 fn log_3_one_trace_links_webhook_tool_call_and_reply() {
     let home = Home::new(LAB);
-    let daemon = Daemon::serving(&home);
+    let daemon = Daemon::serving_with_details(&home);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let traceparent = format!("00-{trace}-00f067aa0ba902b7-01");
     let headers = [

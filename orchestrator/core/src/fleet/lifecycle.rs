@@ -28,7 +28,7 @@ const RESTARTED: &str = "process restart requested by its agent";
 
 /// Log line of an event; `None` if the audit log's line is sufficient.
 fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
-    use Severity::{Error, Info, Warn};
+    use Severity::{Debug, Error, Info, Warn};
     Some(match event {
         Event::WorkspaceOpened { .. } => (Info, "workspace opened"),
         Event::WorkspaceStopped { error: None } => (Info, "workspace stopped"),
@@ -60,7 +60,8 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         Event::CallUnknown { .. } => (Warn, "tool call interrupted, outcome unknown"),
         Event::CallClosed { .. } => (Info, "interrupted tool call closed by look-back"),
         Event::CallSettled { .. } => (Info, "tool call resolved by a person"),
-        Event::TurnStarted { attempt: 1, .. } => (Info, "turn started"),
+        // The end of the turn is logged, and `gdn ps` and `gdn top` show what is running.
+        Event::TurnStarted { attempt: 1, .. } => (Debug, "turn started"),
         Event::TurnStarted { .. } => (Info, "turn started again"),
         Event::TurnCommitted { .. } => (Info, "turn committed and answered"),
         Event::QuestionAsked { .. } => (Info, "tool call waits for a person's answer"),
@@ -155,6 +156,18 @@ impl Cx {
         agent: Option<&AgentName>,
         trace: Option<TraceContext>,
     ) {
+        self.announce_with(id, event, agent, trace, JsonObject::new());
+    }
+
+    /// As [`Self::announce`], with fields that only the log line has.
+    pub(crate) fn announce_with(
+        &mut self,
+        id: &WorkspaceId,
+        event: Event,
+        agent: Option<&AgentName>,
+        trace: Option<TraceContext>,
+        logged: JsonObject,
+    ) {
         let at = event.instance_key().map(|key| InstanceRef {
             workspace_id: id.clone(),
             instance_key: key.clone(),
@@ -162,6 +175,7 @@ impl Cx {
         let mut fields = event.fields();
         if let Some((severity, message)) = line_of(&event) {
             let line = LogEvent::new(severity, message).all(fields.clone());
+            let line = line.all(logged);
             let line = match &at {
                 Some(at) => line.about(at, agent),
                 None => line.with("workspaceId", id.as_str()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, TurnId};
 use goondan_protocol::ipc::{ToAgent, TurnAppend, TurnCommitted, TurnComplete, TurnStart};
@@ -10,6 +11,7 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::{ConversationSlice, OpenTurn};
 use goondan_store::writer::operation::{AppendResult, BeginTurn, CompleteTurn};
+use serde_json::json;
 
 use super::conversation::Conversation;
 use super::conversation::process_messages::{Appending, Fault, Loading};
@@ -81,7 +83,14 @@ impl Fleet {
             event_id: event_id.clone(),
             outcome: status.to_owned(),
         };
-        self.announce(&at.workspace_id, committed, trace);
+        let mut logged = JsonObject::new();
+        if let Some(began_ms) = began_ms {
+            logged.insert(
+                "durationMs".to_owned(),
+                json!(now_ms.saturating_sub(began_ms)),
+            );
+        }
+        self.announce_with(&at.workspace_id, committed, trace, logged);
         self.count_turn(at, status, began_ms);
         if dropped > 0 {
             let event = LogEvent::warn("too many reports of a turn; some dropped").of(at);

@@ -673,21 +673,17 @@ impl Workspace {
         event: &RuntimeEvent,
     ) {
         self.tell_collectors(cx, event);
-        let Ok(line) = event.to_record() else {
+        // Written once: as a line of the history, and for the clients that follow.
+        let Ok(written) = serde_json::value::to_raw_value(event) else {
             return;
         };
+        let line = [written.get().as_bytes(), b"\n"].concat();
         let op = Observe {
             instance: at.clone(),
             line,
         };
         cx.store(op, LogFailure(at.clone()));
         let tokens = self.clients_of_turn(cx, at, &event.turn_id);
-        if tokens.is_empty() {
-            return;
-        }
-        let Ok(written) = serde_json::value::to_raw_value(event) else {
-            return;
-        };
         for token in tokens {
             cx.emit(CoreEffect::Progress {
                 token,

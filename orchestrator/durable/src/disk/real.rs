@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use nix::fcntl::OFlag;
 
@@ -22,7 +23,7 @@ impl RealDisk {
     /// Wraps a file that was opened elsewhere.
     #[must_use]
     pub fn file(file: File) -> Box<dyn DiskFile> {
-        Box::new(RealFile(file))
+        Box::new(RealFile::new(file))
     }
 }
 
@@ -55,7 +56,7 @@ fn kind_of(file_type: fs::FileType) -> EntryKind {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(
+        Ok(Box::new(RealFile::new(
             options().append(true).create(true).open(path)?,
         )))
     }
@@ -63,11 +64,11 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = options().append(true).create(true).open(path)?;
         file.set_len(0)?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile::new(file)))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(options().open(path)?)))
+        Ok(Box::new(RealFile::new(options().open(path)?)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
@@ -124,23 +125,44 @@ impl Disk for RealDisk {
 }
 
 #[derive(Debug)]
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    /// Its device and inode, which an open file keeps.
+    identity: OnceLock<(u64, u64)>,
+}
+
+impl RealFile {
+    fn new(file: File) -> Self {
+        Self {
+            file,
+            identity: OnceLock::new(),
+        }
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        if let Some(known) = self.identity.get() {
+            return Ok(*known);
+        }
+        let own = self.file.metadata()?;
+        Ok(*self.identity.get_or_init(|| (own.dev(), own.ino())))
+    }
+}
 
 impl DiskFile for RealFile {
     fn read_at(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        self.file.read_at(buf, offset)
     }
 
     fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.write(buf)
+        self.file.write(buf)
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.0.metadata().map(|found| found.len())
+        self.file.metadata().map(|found| found.len())
     }
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
@@ -149,17 +171,16 @@ impl DiskFile for RealFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        let own = self.0.metadata()?;
-        Ok((own.dev(), own.ino()) == (named.dev(), named.ino()))
+        Ok(self.identity()? == (named.dev(), named.ino()))
     }
 
     fn inode(&self) -> io::Result<u64> {
-        self.0.metadata().map(|found| found.ino())
+        self.file.metadata().map(|found| found.ino())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         // fdatasync persists length changes; it only omits times.
-        self.0.sync_data()
+        self.file.sync_data()
     }
 }
 

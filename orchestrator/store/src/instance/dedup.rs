@@ -88,7 +88,7 @@ impl InstanceStore {
     }
 
     /// Updates the manifest with the durable state.
-    pub(super) fn note_files(&mut self) {
+    pub(crate) fn note_files(&mut self) {
         let mut files = BTreeMap::new();
         let inbox = self.inbox.claim().or_else(|| self.manifest.claim(INBOX));
         let base = self.base.claim().or_else(|| self.manifest.claim(BASE));

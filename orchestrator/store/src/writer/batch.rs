@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use goondan_durable::batch::{BatchWorker, Completions};
 
-use super::{StoreCompletion, StoreJob, Worker};
+use super::{OpenInstance, StoreCompletion, StoreJob, Worker};
 
 impl BatchWorker for Worker {
     type Job = StoreJob;
@@ -26,10 +26,9 @@ impl BatchWorker for Worker {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let held = self.open.values();
-        let held = held.flat_map(|held| [held.metadata_due, held.clear_due, held.rest_due]);
+        let held = self.open.values().flat_map(OpenInstance::dues);
         let folds = self.unfolded.values().map(|unfolded| unfolded.due);
-        held.flatten().chain(folds).min()
+        held.chain(folds).min()
     }
 
     fn tidy(&mut self) {
@@ -38,6 +37,7 @@ impl BatchWorker for Worker {
 
     fn finish(&mut self) {
         self.clear_quiet(true);
+        self.write_staged();
         self.flush_metadata(true);
     }
 }

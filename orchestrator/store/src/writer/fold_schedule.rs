@@ -51,6 +51,7 @@ impl Worker {
             };
             if !held.is_kept {
                 self.fold(&instance, InstanceStore::finish_turn);
+                self.fold(&instance, InstanceStore::write_out);
                 self.open.remove(&instance);
                 continue;
             }
@@ -75,6 +76,15 @@ impl Worker {
         let due: Vec<InstanceRef> = due.map(|(instance, _)| instance.clone()).collect();
         for instance in due {
             self.fold(&instance, InstanceStore::finish_turn);
+        }
+    }
+
+    /// Writes the staged records of all conversations, such as the begin of a turn, and brings
+    /// their manifests up to date.
+    pub(super) fn write_staged(&mut self) {
+        let open: Vec<InstanceRef> = self.open.keys().cloned().collect();
+        for instance in open {
+            self.fold(&instance, InstanceStore::write_out);
         }
     }
 

@@ -48,6 +48,7 @@ impl Worker {
         let Some(mut held) = self.open.remove(instance) else {
             return;
         };
+        held.store.note_files();
         // All promised data is durable. Metadata is informational, and the next change retries.
         if let Err(error) = held.store.flush_metadata() {
             super::report_stale_metadata(instance, &error);
