@@ -44,13 +44,13 @@ spec:
 /// the line of a file that others change, too. A `bad` one makes a mistake in its first attempt.
 const AGENT: &str = r#"#!/bin/sh
 set -eu
-told=$(cat)
-task=$(printf '%s\n' "$told" | sed -n 's/.*TASK \([0-9]* [0-9]* [a-z]*\) END.*/\1/p' | head -n 1)
+prompt=$(cat)
+task=$(printf '%s\n' "$prompt" | sed -n 's/.*TASK \([0-9]* [0-9]* [a-z]*\) END.*/\1/p' | head -n 1)
 set -- $task
-printf '%s\n' "$told" >> "$HOME/prompts"
+printf '%s\n' "$prompt" >> "$HOME/prompts"
 mkdir -p own
 echo "$3" > "own/$1.txt"
-case $told in
+case $prompt in
 *"not approved"*) echo good > "own/$1.txt" ;;
 esac
 sed -i "s/^line $2:.*/line $2: task $1/" shared.txt
@@ -494,7 +494,7 @@ fn land_on_branch(home: &Home, shop: &Path) {
 /// A bare repository with the files of a project.
 fn bare_repository(home: &Home, shop: &Path) {
     let script = "git init -q -b main work && cd work \
-                  && cp ../project/shared.txt ../project/digest.sh ../project/pause . && git add . \
+                  && (cd ../project && cp shared.txt digest.sh pause test.sh ../work) && git add . \
                   && git -c user.name=Ada -c user.email=ada@example.org commit -qm First \
                   && git clone -q --bare . \"$0\" && git -C \"$0\" config http.receivepack true";
     let mut made = Command::new("sh");

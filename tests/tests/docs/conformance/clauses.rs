@@ -1558,7 +1558,6 @@ pub(super) const GROUPS: &[Group] = &[
                 "queue_1_changes_of_many_tasks_land_on_proved_bases_despite_kills",
                 "queue_1_changes_land_on_a_branch_of_a_local_repository",
                 "queue_1_changes_are_pushed_to_a_branch",
-                "many_changes_land_in_order",
             ],
             note: "a pull request is opened without the queue",
         }],
