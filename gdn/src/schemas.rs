@@ -171,6 +171,8 @@ pub const TASK: &str = "gdn.task/v1";
 pub const TASK_LIST: &str = "gdn.task.list/v1";
 /// `gdn task show`.
 pub const TASK_SHOW: &str = "gdn.task.show/v1";
+/// Every command of `gdn task queue`.
+pub const TASK_QUEUE: &str = "gdn.task.queue/v1";
 /// Each part that `gdn task logs` prints.
 pub const TASK_LOGS: &str = "gdn.task.logs/v1";
 /// Each item that `gdn task watch` prints.
@@ -377,6 +379,7 @@ pub const ALL: &[&str] = &[
     TASK,
     TASK_LIST,
     TASK_SHOW,
+    TASK_QUEUE,
     TASK_LOGS,
     TASK_WATCH,
     TASK_USAGE,

@@ -49,6 +49,7 @@ mod permission;
 mod process;
 mod proposal;
 mod question;
+mod queue;
 mod rewind;
 mod sandbox;
 mod schedule;
@@ -121,6 +122,10 @@ pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
     QuestionPlace, QuestionSource, QuestionsPage, ShowQuestion,
 };
+pub use queue::{
+    ChangeQueue, ListQueue, MERGE_QUEUE, QueueChange, QueueEntry, QueueOutcome, QueueOutcomeKind,
+    QueuePlace, QueueStage, QueueView,
+};
 pub use rewind::{
     CheckpointInstance, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
     ListInstanceCheckpoints, OtherConfiguration, PinnedConversation, RewindInstance, RewindRecord,
@@ -140,14 +145,14 @@ pub use secret::{
     SetSecret,
 };
 pub use task::{
-    AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, CancelTask, CheckpointInfo, CheckpointTask,
-    CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
-    ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
-    ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAgent, TaskAsk, TaskAskKind,
-    TaskDetail, TaskDisk, TaskDrill, TaskHistoryLine, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
-    TaskNotification, TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile,
-    TaskRemoved, TaskRestored, TaskRun, TaskSandbox, TaskStreamPart, TaskVerdict, TasksPage,
-    TasksPruned, WatchTask,
+    AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, BLOCKED_BY_QUEUE, CancelTask, CheckpointInfo,
+    CheckpointTask, CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks,
+    PauseTask, ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask,
+    ResumeTask, ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAgent, TaskAsk,
+    TaskAskKind, TaskDetail, TaskDisk, TaskDrill, TaskHistoryLine, TaskInfo, TaskLastRun, TaskLog,
+    TaskLogPart, TaskNotification, TaskNotificationState, TaskPlace, TaskProposal,
+    TaskProposalFile, TaskRemoved, TaskRestored, TaskRun, TaskSandbox, TaskStreamPart, TaskVerdict,
+    TasksPage, TasksPruned, WatchTask,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
 pub use usage::{AccountUsage, ReadUsage, UsageCursor, UsageGrouping, UsageReport, UsageRow};
@@ -415,6 +420,10 @@ methods! {
     ImportTask = "task.import" -> TaskInfo;
     /// Removes a task that has ended, with a backup.
     RemoveTask = "task.remove" -> TaskRemoved;
+    /// The merge queue of a workspace's project.
+    ListQueue = "queue.list" -> QueueView;
+    /// Adds a proposal to the merge queue, or changes its place. Only a person may.
+    ChangeQueue = "queue.change" -> QueueView;
     /// The secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
     /// Stores a value, encrypted, and restarts its users.

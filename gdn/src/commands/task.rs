@@ -27,6 +27,7 @@ mod checkpoints;
 mod list;
 mod logs;
 mod prune;
+mod queue;
 mod show;
 mod watch;
 
@@ -34,6 +35,7 @@ pub(crate) use checkpoints::{TaskCheckpointArgs, TaskRestoreArgs};
 pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
+pub(crate) use queue::QueueCommand;
 pub(crate) use watch::TaskWatchArgs;
 
 /// Manage tasks of command-line agents
@@ -120,6 +122,8 @@ Examples:
 
 Sends all open comments on its proposal (`gdn proposal comment`) to the agent, in the same session.")]
     Rework(TaskReworkArgs),
+    #[command(subcommand)]
+    Queue(QueueCommand),
     /// Send a message to the agent of a task, while it works or after
     #[command(after_help = "\
 Examples:
@@ -487,6 +491,7 @@ pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), F
             };
             change(at.task, make, context).await
         }
+        TaskCommand::Queue(command) => queue::run(command, context).await,
         TaskCommand::Send(args) => send(args, context).await,
         TaskCommand::Budget(args) => budget(args, context).await,
         TaskCommand::Watch(args) => watch::run(args, context).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use goondan_config::{ChangesetPolicy, Sources};
 use goondan_durable::VerificationResult;
+use goondan_merge_queue::{Landing, Record};
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, CommentProposal, ControlError, CreateProposal,
@@ -257,6 +258,60 @@ pub struct ApplyByAgent {
     pub by: ReviewingAgent,
 }
 
+/// An operation on the files of the merge queue of a workspace's project.
+#[derive(Debug)]
+pub struct QueueWork {
+    pub workspace_id: WorkspaceId,
+    /// Patterns of files with secrets of the project.
+    pub exclude: Vec<String>,
+    /// The repository that the proposals of the step land in, if it is another one than the project.
+    pub repository: Option<QueueRepository>,
+    pub step: QueueStep,
+}
+
+/// A repository on a branch of which proposals land.
+#[derive(Debug)]
+pub struct QueueRepository {
+    /// It names the branch.
+    pub source: RepositorySource,
+    pub credentials: Option<GitCredentials>,
+}
+
+/// Kind of an operation on the files of a merge queue.
+#[derive(Debug)]
+pub enum QueueStep {
+    /// The answer has all records.
+    Load,
+    Record(Vec<Record>),
+    /// The answer is a [`Rebase`](goondan_merge_queue::Rebase).
+    Rebase {
+        attempt: u64,
+        proposals: Vec<QueuedSandbox>,
+    },
+    /// The answer is a [`LandingResult`](goondan_merge_queue::LandingResult).
+    Land {
+        landing: Landing,
+        proposals: Vec<QueuedSandbox>,
+    },
+    /// As for a landing.
+    Find {
+        landing: Landing,
+    },
+    Discard {
+        attempt: u64,
+    },
+    /// The answer has the files that have the project's version.
+    HandBack(QueuedSandbox),
+}
+
+/// A proposal in a merge queue, and its sandbox.
+#[derive(Debug)]
+pub struct QueuedSandbox {
+    pub task: TaskId,
+    pub at: SandboxRef,
+    pub digest: String,
+}
+
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
@@ -299,6 +354,8 @@ proposal_work! {
     TakeComments(TakeComments),
     /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
+    /// Do something about the merge queue.
+    Queue(QueueWork),
     /// Verify all of their files; the answer contains the number of sandboxes and a
     /// [`VerificationResult`](goondan_durable::VerificationResult).
     Verify(VerifySandboxes),

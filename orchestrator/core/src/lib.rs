@@ -68,9 +68,9 @@ pub use exchange::tasks::{
 pub use exchange::{
     ApplyByAgent, BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork,
     ClientOrigin, ClockTime, ConfigOutcome, DeliverBranch, MetricsReader, NoteDelivery, Peer,
-    PrepareForTask, ProcessId, ProposalWork, ProposalsResult, ProposeForTask, RequestToken,
-    ResourceLevel, ResourceUsage, ReviewByAgent, ReviewingAgent, SecretWork, SecretsResult,
-    StateResult, StateWork, VerifySandboxes,
+    PrepareForTask, ProcessId, ProposalWork, ProposalsResult, ProposeForTask, QueueRepository,
+    QueueStep, QueueWork, QueuedSandbox, RequestToken, ResourceLevel, ResourceUsage, ReviewByAgent,
+    ReviewingAgent, SecretWork, SecretsResult, StateResult, StateWork, VerifySandboxes,
 };
 pub use fleet::parked_events::parked_among;
 pub use fleet::watchers::WatchNotification;

@@ -578,7 +578,9 @@ impl Core {
             | Call::DrillTask(_)
             | Call::PruneTasks(_)
             | Call::ImportTask(_)
-            | Call::RemoveTask(_)) => {
+            | Call::RemoveTask(_)
+            | Call::ListQueue(_)
+            | Call::ChangeQueue(_)) => {
                 self.tasks.on_request(&mut self.fleet, token, call);
             }
             call @ (Call::ListGrants(_)

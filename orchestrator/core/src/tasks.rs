@@ -9,6 +9,7 @@
 //! * `runs`: the processes that work for tasks: a limited number at a time, the others wait.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
 //! * `proposals`: the sandboxes and proposals of tasks with a source.
+//! * `queue`, `proofs`: the merge queue of the project.
 //! * `checkpoints`: making and restoring checkpoints of tasks.
 //! * `disk`: disk usage and quotas of work areas.
 //! * `accounts`: usage limits of the accounts that the agents of tasks use.
@@ -60,9 +61,13 @@ mod logs;
 mod notifications;
 #[cfg(test)]
 mod notifying_tests;
+mod proofs;
 pub(crate) mod proposals;
 #[cfg(test)]
 mod proposing_tests;
+mod queue;
+#[cfg(test)]
+mod queueing_tests;
 mod requests;
 mod retention;
 mod runs;
@@ -113,6 +118,7 @@ struct WorkspaceTasks {
     works: usize,
     /// State of the retention policy.
     seen: retention::RetentionState,
+    queue: queue::Queue,
 }
 
 fn not_found(at: &TaskRef) -> ControlError {
@@ -258,6 +264,7 @@ impl Tasks {
                 }
                 self.carry_out(fleet, at, batch);
                 self.flush(fleet, at);
+                self.note_change_to_queue(fleet, at);
                 self.end_logs(fleet, at);
                 self.answer_waiters(fleet);
             }
@@ -427,6 +434,7 @@ impl Tasks {
         self.look_at_running(fleet);
         self.drill_by_policy(fleet);
         self.look_for_old(fleet);
+        self.serve_queues(fleet);
         self.start_waiting(fleet);
     }
 

@@ -6,7 +6,7 @@
 //! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
 //! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `agent_reviewer`,
 //! `merge`, `recover`;
-//! proposals for other nodes: `handed_on`; and integrity checks: `verify`.
+//! proposals for other nodes: `handed_on`; the merge queue: `merge_queue`, `queue_branch`, `hand_back`; and integrity checks: `verify`.
 //!
 //! # On disk
 //!
@@ -18,6 +18,7 @@
 //!                           proposal/         for people and workers to read; never trusted
 //!                           kept/<digest>/    the original proposal: patch, record, frozen files,
 //!                                             and the journals of its swaps
+//!                   queue.jsonl               records of the merge queue, in its own run
 //!                   .handed-on/               proposals for other nodes that have the workspace
 //! ```
 //!
@@ -40,12 +41,15 @@ mod error;
 mod git_head;
 mod gitignore;
 mod guards;
+mod hand_back;
 mod handed_on;
 pub mod limits;
 mod list;
 mod merge;
+mod merge_queue;
 mod place;
 mod prepare;
+mod queue_branch;
 mod record;
 mod recover;
 mod repository;
@@ -53,6 +57,7 @@ mod review;
 mod run_log;
 mod sandboxes;
 mod texts;
+mod tree_copy;
 mod verify;
 
 pub use agent_reviewer::AgentReviewer;
@@ -60,9 +65,10 @@ pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
 pub use goondan_trees::{FileAccess, RealFiles};
+pub use merge_queue::{QueueGit, QueuePlace, QueuedProposal};
 pub use repository::{
-    BranchMaker, BranchPush, FetchedRepository, NewBranch, NewRepository, NoRepositories,
-    RepositoryClone, RepositoryMaker,
+    BranchMaker, BranchPlace, BranchPush, FetchedRepository, NewBranch, NewRepository,
+    NoRepositories, RepositoryClone, RepositoryMaker,
 };
 pub use sandboxes::Sandboxes;
 
@@ -76,6 +82,8 @@ mod handed_on_tests;
 mod hostile_tests;
 #[cfg(test)]
 mod kinds_tests;
+#[cfg(test)]
+mod merge_queue_tests;
 #[cfg(test)]
 mod merge_tests;
 #[cfg(test)]

@@ -46,3 +46,6 @@ pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum number of lines in all of these files.
 pub(crate) const IGNORE_LINES_MAX: usize = 20_000;
+
+/// Landings of the merge queue that can be reverted, the newest.
+pub const LANDINGS_KEPT: usize = 20;

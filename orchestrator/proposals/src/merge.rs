@@ -247,6 +247,7 @@ impl Sandboxes<'_> {
             not_given: old.not_given.clone(),
             ignored: old.ignored.clone(),
             repository: None,
+            rebased_from: None,
             merged_from: Some(MergeBase {
                 run_id: source.open.at.run_id.clone(),
                 agent_id: source.open.at.agent_id.clone(),

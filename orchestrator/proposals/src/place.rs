@@ -48,6 +48,25 @@ pub(crate) const REMOVING: &str = ".removing-";
 /// The directory in the Project Root that is there for the time of a swap.
 pub(crate) const STAGING: &str = ".goondan-swap";
 
+/// In the folder of the merge queue's run: the records of the queue.
+pub(crate) const QUEUE: &str = "queue.jsonl";
+/// Begins the name of a tree with some of the proposals of an attempt.
+pub(crate) const STACKED: &str = ".stacked-";
+/// The baseline that replaces the present one.
+pub(crate) const NEXT_INPUT: &str = ".next-input";
+/// The baseline that was replaced.
+pub(crate) const OLD_INPUT: &str = ".old-input";
+/// The repository with the commits of the next baseline.
+pub(crate) const NEXT_ORIGIN: &str = ".next-origin";
+/// The one that was replaced.
+pub(crate) const OLD_ORIGIN: &str = ".old-origin";
+/// The files to bring into `work/`.
+pub(crate) const NEXT_WORK: &str = ".next-work";
+/// The record that replaces the present one: the intent to do so.
+pub(crate) const NEXT_RECORD: &str = ".next-sandbox.json";
+/// The name that it has until it is whole.
+pub(crate) const NEXT_RECORD_PARTIAL: &str = ".next-sandbox.json.partial";
+
 pub(crate) fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
     sandboxes.join(names::encode_directory(run.as_str()))
 }

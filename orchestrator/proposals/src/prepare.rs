@@ -372,6 +372,7 @@ impl Sandboxes<'_> {
             merged_from: None,
             ignored: wanted.ignored,
             repository: wanted.clone.map(|clone| clone.repository),
+            rebased_from: None,
             given: frozen.manifest,
         };
         write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;

@@ -39,6 +39,10 @@ pub(crate) struct SandboxRecord {
     /// The repository that the files come from, if it is another one than the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repository: Option<ClonedRepository>,
+    /// Digest of the proposal that the merge queue handed back, since when the baseline is another
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rebased_from: Option<String>,
     /// Every file, link and directory that was given.
     pub(crate) given: Manifest,
 }

@@ -78,6 +78,17 @@ pub struct NewBranch<'p> {
     pub at: Timestamp,
 }
 
+/// A branch of a repository.
+#[derive(Debug, Clone, Copy)]
+pub struct BranchPlace<'p> {
+    pub address: &'p RepositoryAddress,
+    pub branch: &'p str,
+    /// The repository that has goondan's commits: the one at the path, or the bare one that is pushed
+    /// from.
+    pub commits: &'p Path,
+    pub credentials: Option<&'p GitCredentials>,
+}
+
 /// Creates branches: git.
 pub trait BranchMaker {
     /// Makes a branch with one commit, and returns the commit; one that is there already is done. No
@@ -94,6 +105,34 @@ pub trait BranchMaker {
     ///
     /// The reason, as text without credentials.
     fn push(&self, push: &BranchPush<'_>) -> Result<(), String>;
+
+    /// Makes the commit of a branch, without the branch. Made again, it is the same one.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    fn commit(&self, wanted: &NewBranch<'_>) -> Result<String, String>;
+
+    /// The commit of a branch; none if the branch does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials.
+    fn tip(&self, place: &BranchPlace<'_>) -> Result<Option<String>, String>;
+
+    /// Moves a branch from one commit to a later one, atomically. False if it is at another commit.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials. The branch may have been moved.
+    fn advance(&self, place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, String>;
+
+    /// True if a branch contains a commit.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials.
+    fn contains(&self, place: &BranchPlace<'_>, commit: &str) -> Result<bool, String>;
 }
 
 /// Creates repositories: git, where it is installed.
@@ -120,6 +159,8 @@ pub trait RepositoryMaker {
     ) -> Result<FetchedRepository, String>;
 }
 
+const NO_GIT: &str = "git is not available";
+
 /// No repositories: copies contain only files.
 #[derive(Debug, Clone, Copy)]
 pub struct NoRepositories;
@@ -136,7 +177,33 @@ impl RepositoryMaker for NoRepositories {
         _origin: &Path,
         _files: &Path,
     ) -> Result<FetchedRepository, String> {
-        Err("git is not available".to_owned())
+        Err(NO_GIT.to_owned())
+    }
+}
+
+impl BranchMaker for NoRepositories {
+    fn branch(&self, _wanted: &NewBranch<'_>) -> Result<String, String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn push(&self, _push: &BranchPush<'_>) -> Result<(), String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn commit(&self, _wanted: &NewBranch<'_>) -> Result<String, String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn tip(&self, _place: &BranchPlace<'_>) -> Result<Option<String>, String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn advance(&self, _place: &BranchPlace<'_>, _from: &str, _to: &str) -> Result<bool, String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn contains(&self, _place: &BranchPlace<'_>, _commit: &str) -> Result<bool, String> {
+        Err(NO_GIT.to_owned())
     }
 }
 
@@ -241,7 +308,7 @@ impl Sandboxes<'_> {
     }
 
     /// The repository in which a branch is made, and the URL to which it is pushed, if there is one.
-    fn target_of(
+    pub(crate) fn target_of(
         &self,
         open: &OpenSandbox,
     ) -> Result<(PathBuf, Option<RepositoryUrl>), ProposalError> {

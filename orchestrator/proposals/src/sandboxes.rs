@@ -190,6 +190,7 @@ impl<'f> Sandboxes<'f> {
         let stat = self.files.disk().stat(&path).during("inspect", &path)?;
         stat.ok_or_else(none)?;
         let folder = self.files.folder(&path).during("open", &path)?;
+        self.finish_rebase(at, folder.as_ref())?;
         let damaged = |problem: String| ProposalError::Damaged {
             path: path.join(SANDBOX),
             problem,

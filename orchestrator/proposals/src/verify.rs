@@ -34,6 +34,7 @@ impl Sandboxes<'_> {
         let mut out = VerificationResult::default();
         let mut count = 0;
         let mut last_run = None;
+        self.check_queue(&mut out)?;
         for (path, at) in self.directories(None)? {
             let run = path.parent().map(Path::to_path_buf);
             if run != last_run {
@@ -86,7 +87,32 @@ impl Sandboxes<'_> {
             out.findings.push(finding.severity(Severity::Error));
             return Ok(());
         }
-        let read = Journal::open(disk, &path).and_then(|mut journal| {
+        self.check_log(&path, finding, out)
+    }
+
+    /// The records of the merge queue, if there are any.
+    fn check_queue(&self, out: &mut VerificationResult) -> Result<(), ProposalError> {
+        let path = self.queue_path()?;
+        let found = self.files.disk().stat(&path).during("inspect", &path)?;
+        if found.is_none() {
+            return Ok(());
+        }
+        let finding = |kind, problem: String| {
+            Finding::new(&path, kind, problem).advice(
+                "the merge queue does not run: restore the file from a backup, or move it away and add the proposals again",
+            )
+        };
+        self.check_log(&path, finding, out)
+    }
+
+    /// A file of sealed records.
+    fn check_log(
+        &self,
+        path: &Path,
+        finding: impl Fn(FindingKind, String) -> Finding,
+        out: &mut VerificationResult,
+    ) -> Result<(), ProposalError> {
+        let read = Journal::open(self.files.disk(), path).and_then(|mut journal| {
             let reading = sealed_log::read(&mut journal)?;
             Ok((journal.len(), reading))
         });

@@ -4,11 +4,14 @@
 use std::path::Path;
 
 use goondan_core::{
-    ApplyByAgent, CoreInput, NoteDelivery, ProposalWork, ProposalsResult, ReviewByAgent,
-    ReviewingAgent, VerifySandboxes,
+    ApplyByAgent, CoreInput, NoteDelivery, ProposalWork, ProposalsResult, QueueStep, QueueWork,
+    QueuedSandbox, ReviewByAgent, ReviewingAgent, VerifySandboxes,
 };
 use goondan_durable::VerificationResult;
-use goondan_proposals::{AgentReviewer, FileAccess, ProposalError, RepositoryClone, Sandboxes};
+use goondan_proposals::{
+    AgentReviewer, FileAccess, ProposalError, QueueGit, QueuePlace, QueuedProposal,
+    RepositoryClone, Sandboxes,
+};
 use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -166,6 +169,48 @@ fn perform(
             others(&request).and_then(|others| verified(found, others))
         }
         ProposalWork::Merge(request) => answer(&sandboxes.merge(&request, &Git)?),
+        ProposalWork::Queue(request) => serve_queue(sandboxes, request)?,
+    })
+}
+
+fn serve_queue(
+    sandboxes: &mut Sandboxes<'_>,
+    work: QueueWork,
+) -> Result<ProposalAnswer, ProposalError> {
+    let git = QueueGit {
+        patches: &Git,
+        repositories: &Git,
+        branches: &Git,
+    };
+    let repository = work.repository.as_ref().map(|repository| RepositoryClone {
+        source: &repository.source,
+        credentials: repository.credentials.as_ref(),
+    });
+    let place = QueuePlace {
+        workspace_id: &work.workspace_id,
+        exclude: &work.exclude,
+        repository,
+    };
+    let of = |QueuedSandbox { task, at, digest }| QueuedProposal { task, at, digest };
+    let all = |proposals: Vec<QueuedSandbox>| proposals.into_iter().map(of).collect::<Vec<_>>();
+    Ok(match work.step {
+        QueueStep::Load => answer(&sandboxes.queue_records()?),
+        QueueStep::Record(records) => {
+            sandboxes.record_queue(&records)?;
+            answer(&EmptyResult {})
+        }
+        QueueStep::Rebase { attempt, proposals } => {
+            answer(&sandboxes.rebase_queued(&place, attempt, &all(proposals), git)?)
+        }
+        QueueStep::Land { landing, proposals } => {
+            answer(&sandboxes.land_queued(&place, &landing, &all(proposals), git)?)
+        }
+        QueueStep::Find { landing } => answer(&sandboxes.find_landing(&place, &landing, git)?),
+        QueueStep::Discard { attempt } => {
+            sandboxes.discard_attempt(attempt)?;
+            answer(&EmptyResult {})
+        }
+        QueueStep::HandBack(queued) => answer(&sandboxes.hand_back(&place, &of(queued), &Git)?),
     })
 }
 

@@ -71,7 +71,9 @@ impl From<&Call> for CallKind {
             | Call::AnswerTask(_)
             | Call::ApproveTask(_)
             | Call::ReworkTask(_)
-            | Call::SendTask(_) => Self::Decides,
+            | Call::SendTask(_)
+            | Call::ListQueue(_)
+            | Call::ChangeQueue(_) => Self::Decides,
             _ => Self::Other,
         }
     }

@@ -448,6 +448,9 @@ pub enum TaskAskKind {
 /// Value of [`TaskInfo::blocked_by`] for a task whose agent waits for the approval of a tool call.
 pub const BLOCKED_BY_APPROVAL: &str = "approval";
 
+/// Value of [`TaskInfo::blocked_by`] for a task whose proposal waits in the merge queue.
+pub const BLOCKED_BY_QUEUE: &str = "merge_queue";
+
 /// A line of the list of tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -494,6 +497,20 @@ pub struct TaskInfo {
     /// Why its work area cannot be read, if it cannot. Then the rest is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+}
+
+impl TaskInfo {
+    /// True if the task needs a person: for an answer, a review, more budget, disk space, or a repair.
+    #[must_use]
+    pub fn needs_person(&self) -> bool {
+        let blocked_by = self.blocked_by.as_deref();
+        let is_blocked = matches!(
+            blocked_by,
+            Some("budget" | "shared_budget" | "quota" | BLOCKED_BY_APPROVAL)
+        );
+        let is_queued = blocked_by == Some(BLOCKED_BY_QUEUE);
+        self.damaged.is_some() || is_blocked || (self.status.needs_person() && !is_queued)
+    }
 }
 
 /// Details of a task.

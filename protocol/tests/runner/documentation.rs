@@ -393,6 +393,8 @@ fn check_result(method: &str, result: &str) {
         control::AnswerTask::NAME => result_round_trip::<control::AnswerTask>(result),
         control::ApproveTask::NAME => result_round_trip::<control::ApproveTask>(result),
         control::ReworkTask::NAME => result_round_trip::<control::ReworkTask>(result),
+        control::ListQueue::NAME => result_round_trip::<control::ListQueue>(result),
+        control::ChangeQueue::NAME => result_round_trip::<control::ChangeQueue>(result),
         control::SendTask::NAME => result_round_trip::<control::SendTask>(result),
         control::SetTaskBudget::NAME => result_round_trip::<control::SetTaskBudget>(result),
         control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),

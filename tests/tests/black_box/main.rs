@@ -119,6 +119,8 @@ mod mcp_servers;
 #[cfg(test)]
 mod mcp_start;
 #[cfg(test)]
+mod merge_queue;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod metrics_outlets;

@@ -57,6 +57,7 @@ const PERSON_ONLY: &[&str] = &[
     "proposal.revert",
     "question.answer",
     "question.decline",
+    "queue.change",
     "secret.allow",
     "secret.deny",
     "secret.remove",

@@ -29,7 +29,6 @@ The requirements by id: their level, a short form of the clause, the result, and
 
 * **yes**: the tests prove the clause.
 * **partly**: the tests prove a part; the row names the missing part.
-* **not yet**: nothing is promised; the row names what exists.
 
 Code and tests cite a clause by its id. `cargo nextest run sec_6` runs the tests of `SEC-6`. A name is the end of a
 test's full name.
@@ -81,7 +80,6 @@ fn met(met: ClauseStatus) -> &'static str {
     match met {
         ClauseStatus::Yes => "yes",
         ClauseStatus::Partly => "partly",
-        ClauseStatus::NotYet => "not yet",
         ClauseStatus::OutOfScope => "out of scope",
     }
 }
@@ -92,7 +90,7 @@ fn proof(row: &Row) -> String {
     let tests = tests.join(", ");
     let note = match row.met {
         ClauseStatus::Partly => format!("missing: {}", row.note),
-        ClauseStatus::Yes | ClauseStatus::NotYet | ClauseStatus::OutOfScope => row.note.to_owned(),
+        ClauseStatus::Yes | ClauseStatus::OutOfScope => row.note.to_owned(),
     };
     match (tests.is_empty(), note.is_empty()) {
         (true, true) => "none".to_owned(),
@@ -108,11 +106,10 @@ fn counts() -> String {
         *counts.entry(row.met).or_default() += 1;
     }
     format!(
-        "Of {} clauses {} are met, {} partly, {} not yet, {} is out of scope.",
+        "Of {} clauses {} are met, {} partly, {} is out of scope.",
         counts.values().sum::<usize>(),
         counts[&ClauseStatus::Yes],
         counts[&ClauseStatus::Partly],
-        counts[&ClauseStatus::NotYet],
         counts[&ClauseStatus::OutOfScope]
     )
 }
@@ -180,7 +177,6 @@ fn every_row_names_tests_that_exist() {
                 !row.tests.is_empty() && !row.note.is_empty(),
                 "{name} is met partly: what is proved, what is missing?"
             ),
-            ClauseStatus::NotYet => assert!(row.tests.is_empty() && !row.note.is_empty(), "{name}"),
             ClauseStatus::OutOfScope => assert_eq!(name, "SYS-6"),
         }
     }

@@ -160,6 +160,7 @@ fn the_core_has_nothing_to_do_anything_with() {
         "goondan-connectors",
         "goondan-durable",
         "goondan-log",
+        "goondan-merge-queue",
         "goondan-oauth",
         "goondan-protocol",
         "goondan-store",

@@ -230,6 +230,7 @@ pages! {
     a_first_swarm_is_made_killed_and_found_again: "docs/tutorials/first-swarm.md", 0, nothing;
     an_incident_becomes_a_test: "docs/tutorials/an-incident-becomes-a-test.md", 0, || needs::program("git");
     an_interrupted_order_is_found_at_the_shop: "docs/tutorials/exactly-once-toward-the-outside.md", 0, || needs::program("python3");
+    many_changes_land_in_order: "docs/tutorials/land-many-changes.md", 0, nothing;
     a_task_becomes_a_change: "docs/tutorials/from-a-task-to-a-change.md", 0, || needs::program("git");
     two_workers_hand_in_proposals: "docs/tutorials/sandbox-and-proposal.md", 0, nothing;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pages::{Page, repository};
 
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "protocol/src/limits.rs",
     "protocol/cli-agents/src/limits.rs",
     "orchestrator/src/limits.rs",
@@ -14,6 +14,7 @@ const FILES: [&str; 22] = [
     "orchestrator/store/src/limits.rs",
     "orchestrator/vault/src/limits.rs",
     "orchestrator/oauth/src/limits.rs",
+    "orchestrator/merge-queue/src/limits.rs",
     "orchestrator/tasks/src/limits.rs",
     "orchestrator/trees/src/limits.rs",
     "orchestrator/proposals/src/limits.rs",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name in code, and its directory.
-pub(crate) const CRATES: [(&str, &str); 31] = [
+pub(crate) const CRATES: [(&str, &str); 32] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -23,6 +23,7 @@ pub(crate) const CRATES: [(&str, &str); 31] = [
     ("goondan_config", "orchestrator/config"),
     ("goondan_vault", "orchestrator/vault"),
     ("goondan_oauth", "orchestrator/oauth"),
+    ("goondan_merge_queue", "orchestrator/merge-queue"),
     ("goondan_tasks", "orchestrator/tasks"),
     ("goondan_trees", "orchestrator/trees"),
     ("goondan_proposals", "orchestrator/proposals"),

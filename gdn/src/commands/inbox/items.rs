@@ -6,8 +6,8 @@ use goondan_protocol::budget::{BudgetPeriod, BudgetState};
 use goondan_protocol::control::{
     ApprovalInfo, BLOCKED_BY_APPROVAL, ControlError, EventInfo, ListApprovals, ListEvents,
     ListProposals, ListQuestions, ListTasks, ListUnknownCalls, ListWaitingChangesets,
-    ListWorkspaces, ProposalInfo, ProposalState, QuestionInfo, ReadUsage, SandboxRef, TaskInfo,
-    UnknownCallInfo, UsageGrouping, WaitingChangeset, WorkspaceInfo, WorkspacePermission,
+    ListWorkspaces, MERGE_QUEUE, ProposalInfo, ProposalState, QuestionInfo, ReadUsage, SandboxRef,
+    TaskInfo, UnknownCallInfo, UsageGrouping, WaitingChangeset, WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::ids::{
     ApprovalId, ChangesetId, EventId, InstanceKey, QuestionId, ToolCallId, WorkspaceId,
@@ -121,7 +121,8 @@ pub(in crate::commands) async fn read(
     let tasks = client
         .all(ListTasks {
             workspace_id: only.cloned(),
-            needs_me: true,
+            // Others have proposals, too.
+            needs_me: false,
             ..ListTasks::default()
         })
         .await;
@@ -163,7 +164,9 @@ pub(in crate::commands) async fn read(
         .collect();
     for (id, info) in reader.accepted(&ids, proposals) {
         let is_of_task = of_tasks.contains(&(id, info.at.run_id.as_str()));
-        if info.state == ProposalState::Open && !is_of_task {
+        // The merge queue decides its own.
+        let is_attempt = info.at.run_id.as_str() == MERGE_QUEUE;
+        if info.state == ProposalState::Open && !is_of_task && !is_attempt {
             reader.proposal(id, info);
         }
     }
@@ -178,7 +181,8 @@ pub(in crate::commands) async fn read(
     }
     for info in tasks {
         // The pending call is listed itself.
-        if info.blocked_by.as_deref() != Some(BLOCKED_BY_APPROVAL) {
+        let is_approval = info.blocked_by.as_deref() == Some(BLOCKED_BY_APPROVAL);
+        if info.needs_person() && !is_approval {
             reader.task(info);
         }
     }

@@ -1,7 +1,7 @@
 //! `gdn task list`: lists tasks, those that need a person first.
 
 use clap::Args;
-use goondan_protocol::control::{BLOCKED_BY_APPROVAL, ListTasks, TaskInfo};
+use goondan_protocol::control::{BLOCKED_BY_APPROVAL, BLOCKED_BY_QUEUE, ListTasks, TaskInfo};
 use goondan_protocol::task::TaskStatus;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
@@ -38,7 +38,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     // Tasks that have needed a person longest come first; the others follow, most recently updated first.
     tasks.sort_by_key(|info| {
         let updated = info.updated_at.map_or(0, Timestamp::as_unix_millis);
-        match (needs_person(info), info.status.is_final()) {
+        match (info.needs_person(), info.status.is_final()) {
             (true, _) => (0, updated),
             (false, is_final) => (1 + u8::from(is_final), updated.saturating_neg()),
         }
@@ -60,26 +60,21 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
             output.note(output.err.paint(style::WARN, &line));
         }
     }
-    if tasks.iter().any(needs_person) {
+    if tasks.iter().any(TaskInfo::needs_person) {
         let show = context.command("task show TASK");
         output.note(format!("Show a task and its decisions: {show}"));
     }
     Ok(())
 }
 
-/// True if a task needs a person: for an answer, more budget, disk space, or a repair.
-fn needs_person(info: &TaskInfo) -> bool {
-    info.status.needs_person()
-        || info.damaged.is_some()
-        || matches!(
-            info.blocked_by.as_deref(),
-            Some("budget" | "shared_budget" | "quota" | BLOCKED_BY_APPROVAL)
-        )
-}
-
 /// True if its agent waits for the approval of a tool call.
 fn is_approval(info: &TaskInfo) -> bool {
     info.blocked_by.as_deref() == Some(BLOCKED_BY_APPROVAL)
+}
+
+/// True if its proposal waits in the merge queue.
+fn is_queued(info: &TaskInfo) -> bool {
+    info.blocked_by.as_deref() == Some(BLOCKED_BY_QUEUE)
 }
 
 /// State of a task in one or two words.
@@ -90,6 +85,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
     match info.status {
         TaskStatus::WaitingDependency => "needs something",
         TaskStatus::WaitingQuestion => "asks",
+        TaskStatus::WaitingReview if is_queued(info) => "queued",
         TaskStatus::WaitingReview => "to review",
         TaskStatus::Paused
             if matches!(info.blocked_by.as_deref(), Some("budget" | "shared_budget")) =>
@@ -108,6 +104,7 @@ pub(super) fn status_of(info: &TaskInfo) -> Cell {
     let style = match info.status {
         _ if info.damaged.is_some() => style::BAD,
         TaskStatus::Running if is_approval(info) => style::WARN,
+        TaskStatus::WaitingReview if is_queued(info) => style::GOOD,
         TaskStatus::Running | TaskStatus::Completed => style::GOOD,
         TaskStatus::Failed => style::BAD,
         TaskStatus::Idle | TaskStatus::Cancelled => style::FAINT,
@@ -217,6 +214,6 @@ pub(super) mod tests {
             !shown.contains("2m ago"),
             "nothing is known of it:\n{shown}"
         );
-        assert!(needs_person(&tasks[1]) && needs_person(&tasks[2]) && !needs_person(&tasks[3]));
+        assert!(tasks[1].needs_person() && tasks[2].needs_person() && !tasks[3].needs_person());
     }
 }

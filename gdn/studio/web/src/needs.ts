@@ -44,6 +44,8 @@ export interface Needs {
 const INPUTS_MAX = 30;
 /** The most pages of events that are looked through. */
 const EVENT_PAGES_MAX = 20;
+/** The run of the merge queue, whose proposals need no person. */
+const MERGE_QUEUE = 'merge-queue';
 /** A budget is nearly spent from this part on. */
 const NEARLY_SPENT = 0.9;
 
@@ -145,7 +147,7 @@ export async function readNeeds(workspaceId: string): Promise<Needs> {
     calls,
     parked: events.filter((event) => event.standing === 'parked'),
     paused: events.filter((event) => event.standing === 'paused'),
-    proposals: proposals.filter((proposal) => proposal.state === 'open'),
+    proposals: proposals.filter((proposal) => proposal.state === 'open' && proposal.runId !== MERGE_QUEUE),
     bundles,
     tasks,
     consents: workspace?.consents ?? [],

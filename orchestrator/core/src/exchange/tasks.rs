@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_cli_agents::blocks::Block;
+use goondan_merge_queue::{Action, Landing, Outcome, Proposal};
 use goondan_protocol::control::{
     CheckpointInfo, ControlError, ListCheckpoints, TaskDrill, TaskHistoryLine, TaskLog,
     TaskRemoved, TaskRestored,
@@ -390,12 +391,51 @@ pub enum TaskResult {
 /// Purpose of an operation on a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SandboxOperation {
-    Prepare { run: u64 },
-    Propose { phase: u32 },
+    Prepare {
+        run: u64,
+    },
+    Propose {
+        phase: u32,
+    },
     Deliver,
     NoteDelivery,
-    TakeComments { phase: u32, text: String },
+    TakeComments {
+        phase: u32,
+        text: String,
+    },
     Remove,
+    /// An operation of the merge queue.
+    Queue(Box<QueueFollowUp>),
+}
+
+/// What follows an operation on the files of a merge queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum QueueFollowUp {
+    Loaded,
+    Recorded {
+        /// Tasks whose place in the queue changed.
+        tasks: Vec<TaskId>,
+        actions: Vec<Action>,
+        decision: Option<QueueDecision>,
+    },
+    Rebased {
+        attempt: u64,
+    },
+    Landed(Landing),
+    Discarded,
+    HandedBack {
+        proposal: Proposal,
+        outcome: Outcome,
+    },
+}
+
+/// A person's change of a merge queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueueDecision {
+    pub(crate) token: RequestToken,
+    pub(crate) task_id: TaskId,
+    /// Description for the audit log.
+    pub(crate) what: &'static str,
 }
 
 /// Something that is done about the sandbox of a task, and what it is for.

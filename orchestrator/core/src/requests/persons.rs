@@ -137,6 +137,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::RestoreTask(_) => person("restoring a task", WAITING_TASKS),
         Call::DrillTask(_) => person("drilling a restore", WAITING_TASKS),
         Call::RemoveTask(_) => person("removing a task", WAITING_TASKS),
+        Call::ChangeQueue(_) => person("changing the merge queue", "gdn task queue list"),
 
         Call::SetSecret(_) => person("setting a secret", "gdn secret set"),
         Call::RemoveSecret(_) => person("removing a secret", "gdn secret remove"),
@@ -205,6 +206,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::WatchTask(_)
         | Call::ListCheckpoints(_)
         | Call::PruneTasks(_)
+        | Call::ListQueue(_)
         | Call::PruneInstances(_)
         | Call::ListSecrets(_)
         | Call::ListPermissions(_)

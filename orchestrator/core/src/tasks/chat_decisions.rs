@@ -270,7 +270,8 @@ impl Tasks {
         if let Some(how) = state.outcome_of(&key) {
             return Err(Some(DecisionVerdict::DecidedBefore { how }));
         }
-        if let Some(under_way) = entry.decision_under_way() {
+        let under_way = entry.decision_under_way();
+        if let Some(under_way) = under_way.or_else(|| self.landing_in_words(&at)) {
             // It may be about another point of the task, and it may fail.
             let message = format!("task `{}` is busy: {under_way}", at.task_id);
             return Err(Some(DecisionVerdict::NotNow { message }));

@@ -6,13 +6,13 @@ use goondan_tasks::machine::TaskInput;
 use super::conversation_runs::converses;
 use super::entry::TaskEntry;
 use super::{Tasks, WorkspaceTasks};
-use crate::LogEvent;
 use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::LoadedTask;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::workspaces::being_stopped;
 use crate::refusals::stopping_error;
+use crate::{LogEvent, RequestToken};
 
 impl Tasks {
     /// A workspace is open: its tasks are read.
@@ -59,6 +59,7 @@ impl Tasks {
         for at in opened {
             self.take_up(fleet, &at);
         }
+        self.take_up_queue(fleet, id);
         fleet.post(Message::Notice(Notice::Decisions(id.clone())));
         for (token, call) in held {
             self.on_request(fleet, token, call);
@@ -122,11 +123,7 @@ impl Tasks {
         let ids: Vec<WorkspaceId> = self.spaces.keys().cloned().collect();
         for id in ids {
             self.end_starts(fleet, &id);
-            let space = self.spaces.get_mut(&id);
-            for (token, _) in space
-                .map(|s| std::mem::take(&mut s.held))
-                .unwrap_or_default()
-            {
+            for token in self.held_requests(&id) {
                 fleet.respond_error(token, stopping_error());
             }
         }
@@ -134,13 +131,19 @@ impl Tasks {
 
     pub(crate) fn on_close(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.end_starts(fleet, id);
-        let space = self.spaces.get_mut(id);
-        for (token, _) in space
-            .map(|s| std::mem::take(&mut s.held))
-            .unwrap_or_default()
-        {
+        for token in self.held_requests(id) {
             fleet.respond_error(token, being_stopped(id));
         }
+    }
+
+    /// Takes the requests that wait until the tasks, or the merge queue, are read.
+    fn held_requests(&mut self, id: &WorkspaceId) -> Vec<RequestToken> {
+        let Some(space) = self.spaces.get_mut(id) else {
+            return Vec::new();
+        };
+        let held = std::mem::take(&mut space.held).into_iter();
+        let held = held.chain(space.queue.take_held());
+        held.map(|(token, _)| token).collect()
     }
 
     /// Cancels queued runs; they start when the tasks are opened again.

@@ -12,7 +12,7 @@ use goondan_protocol::control::{
     ProposalComment, ProposalDetail, RemoveSandbox, SandboxRef, TaskProposal, TaskProposalFile,
     TaskSandbox,
 };
-use goondan_protocol::ids::{AgentName, RunId, WorkerId};
+use goondan_protocol::ids::{AgentName, RunId, WorkerId, WorkspaceId};
 use goondan_protocol::task::{SANDBOX_WORK, TaskDelivery, TaskId};
 use goondan_store::file_names::sandbox_dir;
 use goondan_tasks::machine::{Delivery, TaskInput};
@@ -66,11 +66,19 @@ fn task_proposal(detail: ProposalDetail) -> TaskProposal {
 }
 
 /// An error in one line, with what can be done about it.
-fn in_words(error: &ControlError) -> String {
+pub(super) fn in_words(error: &ControlError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
         None => error.message.clone(),
     }
+}
+
+/// Patterns of files with secrets of a workspace's project.
+pub(super) fn secret_patterns(fleet: &Fleet, id: &WorkspaceId) -> Vec<String> {
+    let workspace = fleet.workspaces().get(id);
+    workspace
+        .map(Workspace::secret_patterns)
+        .unwrap_or_default()
 }
 
 /// Requests an operation on the sandbox of a task.
@@ -147,11 +155,7 @@ impl Tasks {
             at: of,
             files: Vec::new(),
             allow: Vec::new(),
-            exclude: fleet
-                .workspaces()
-                .get(&workspace_id)
-                .map(Workspace::secret_patterns)
-                .unwrap_or_default(),
+            exclude: secret_patterns(fleet, &workspace_id),
             may_create: Vec::new(),
         };
         let work = ProposalWork::PrepareForTask(PrepareForTask {
@@ -259,6 +263,9 @@ impl Tasks {
         phase: u32,
         approval: &ApproveTask,
     ) {
+        if let Some(error) = self.queued_error(at) {
+            return Self::tell_error(fleet, &asker, error);
+        }
         let what = what_by(&asker, format!("approve phase {phase}"));
         let decision = PendingTaskRequest::new(asker, what);
         let state = self.entry(at).and_then(TaskEntry::state);
@@ -394,6 +401,9 @@ impl Tasks {
             let text = format!("task `{}`: {why}", at.task_id);
             Err(ControlError::new(ErrorCode::TaskRefused, text))
         };
+        if let Some(error) = self.queued_error(at) {
+            return Err(error);
+        }
         let entry = self.entry(at);
         if let Some(under_way) = entry.and_then(TaskEntry::decision_under_way) {
             return Err(super::busy(at, under_way));
@@ -476,6 +486,10 @@ impl Tasks {
             SandboxOperation::NoteDelivery => self.on_delivery_noted(fleet, at, result),
             SandboxOperation::TakeComments { phase, text } => {
                 self.on_comments(fleet, at, *phase, text.clone(), result);
+            }
+            SandboxOperation::Queue(then) => {
+                let then = then.as_ref().clone();
+                self.on_queue_step(fleet, &at.workspace_id, then, result);
             }
             SandboxOperation::Remove => match result {
                 // A task that never ran has no sandbox.

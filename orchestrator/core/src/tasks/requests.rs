@@ -2,8 +2,8 @@
 
 use goondan_config::ProjectConfig;
 use goondan_protocol::control::{
-    AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, RemoveTask,
-    TaskRemoved,
+    AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, MERGE_QUEUE, ProvideTask,
+    RemoveTask, TaskRemoved,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -67,6 +67,8 @@ fn workspace_of(call: &Call) -> (Option<WorkspaceId>, bool) {
         Call::ImportTask(call) => (Some(call.workspace_id.clone()), true),
         Call::ListTasks(call) => (call.workspace_id.clone(), false),
         Call::PruneTasks(call) => (Some(call.workspace_id.clone()), !call.dry_run),
+        Call::ListQueue(call) => (Some(call.workspace_id.clone()), false),
+        Call::ChangeQueue(call) => (Some(call.workspace_id.clone()), true),
         other => match subject_of(other) {
             Some((at, changes)) => (Some(at.workspace_id), changes),
             None => (None, false),
@@ -113,9 +115,15 @@ impl Tasks {
             Call::CreateTask(create) => self.create(fleet, token, create),
             Call::ImportTask(import) => self.import(fleet, token, import),
             Call::PruneTasks(prune) => self.prune(fleet, token, &prune),
+            queue @ (Call::ListQueue(_) | Call::ChangeQueue(_)) => {
+                if let Some(id) = id {
+                    self.on_queue_request(fleet, token, &id, queue);
+                }
+            }
             other => {
                 if let Some((at, changes)) = subject_of(&other) {
                     let under_way = self.entry(&at).and_then(TaskEntry::decision_under_way);
+                    let under_way = under_way.or_else(|| self.landing_in_words(&at));
                     if let Some(under_way) = under_way.filter(|_| changes) {
                         let error = super::busy(&at, under_way);
                         return fleet.respond_error(token, error);
@@ -364,6 +372,8 @@ impl Tasks {
                 // Until its creation is durable, it is unknown if the task exists.
                 Some(entry) if entry.made_for.is_some() => return Err(being_made(&id, &task_id)),
                 Some(_) => return Err(taken(&id, &task_id)),
+                // The queue's proofs have this name among the runs of tasks.
+                None if task_id.as_str() == MERGE_QUEUE => return Err(taken(&id, &task_id)),
                 None => task_id,
             },
             None => free_id(fleet.now().wall, random, is_taken)?,

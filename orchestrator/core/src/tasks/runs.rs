@@ -77,10 +77,7 @@ impl Tasks {
         if fleet.is_stopping() || fleet.now().mono_ms < self.start_at_ms {
             return;
         }
-        while under_way(fleet) + self.conversing() + self.reading.len() + self.preparing.len()
-            < TASK_RUNS_AT_ONCE_MAX
-            && fleet.has_place_for_process()
-        {
+        while self.has_place_for_run(fleet) {
             let may_start = |at: &TaskRef| {
                 let pending = self.entry(at).and_then(|entry| entry.pending.as_ref());
                 pending.is_none_or(|pending| !pending.is_held && pending.is_allowed)
@@ -92,6 +89,13 @@ impl Tasks {
                 self.start_run(fleet, &at);
             }
         }
+    }
+
+    /// True if another run may be started.
+    pub(super) fn has_place_for_run(&self, fleet: &Fleet) -> bool {
+        let starting = self.reading.len() + self.preparing.len();
+        under_way(fleet) + self.conversing() + starting < TASK_RUNS_AT_ONCE_MAX
+            && fleet.has_place_for_process()
     }
 
     pub(super) fn start_run(&mut self, fleet: &mut Fleet, at: &TaskRef) {
@@ -272,6 +276,9 @@ impl Tasks {
         at: &TaskRef,
         message: ToOrchestrator,
     ) -> Result<(), String> {
+        if Self::is_queue(at) {
+            return self.on_proof_message(fleet, at, message);
+        }
         let (id, task) = (&at.workspace_id, &at.task_id);
         let Some(run) = fleet.run_of(id, task) else {
             return Ok(());
@@ -395,6 +402,9 @@ impl Tasks {
 
     /// Handles the exit of a run's process.
     pub(crate) fn on_run_gone(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64, end: RunEnd) {
+        if Self::is_queue(at) {
+            return self.on_proof_gone(fleet, at, run, end);
+        }
         let now = fleet.now();
         if let Some(entry) = self.entry_mut(at)
             && entry.damage().is_some()
@@ -480,7 +490,7 @@ pub(super) fn is_ending(fleet: &Fleet, at: &TaskRef) -> bool {
 }
 
 /// The agent that works for a task, as the configuration has it now.
-fn agent_of(
+pub(super) fn agent_of(
     fleet: &Fleet,
     at: &TaskRef,
     name: &goondan_protocol::ids::AgentName,
@@ -495,7 +505,7 @@ fn agent_of(
     })
 }
 
-fn assignment(
+pub(super) fn assignment(
     fleet: &Fleet,
     at: &TaskRef,
     agent: CliAgentDefinition,
@@ -541,7 +551,8 @@ pub(super) fn end_run(fleet: &mut Fleet, at: &TaskRef, reason: &str) {
     }
 }
 
-fn note_end(fleet: &mut Fleet, at: &TaskRef, end: RunEnd) {
+/// Records how a run's program ended.
+pub(super) fn note_end(fleet: &mut Fleet, at: &TaskRef, end: RunEnd) {
     if let Some((runs, cx)) = fleet.runs_and_cx(&at.workspace_id) {
         runs.note_end(cx, &at.task_id, end);
     }

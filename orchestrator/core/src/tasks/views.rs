@@ -1,7 +1,8 @@
 //! Views of tasks for clients, from durable state.
 
 use goondan_protocol::control::{
-    BLOCKED_BY_APPROVAL, ControlError, ErrorCode, ListTasks, TaskDetail, TaskInfo, TasksPage,
+    BLOCKED_BY_APPROVAL, BLOCKED_BY_QUEUE, ControlError, ErrorCode, ListTasks, TaskDetail,
+    TaskInfo, TasksPage,
 };
 use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::WorkspaceId;
@@ -51,8 +52,11 @@ impl Tasks {
         entries
             .filter(|(at, _)| list.is_behind(&at.workspace_id, &at.task_id))
             .filter_map(|(at, entry)| {
-                let needs_person = needs_person(fleet, &at, entry);
-                Some((needs_person, shown(fleet, &at, entry)?))
+                let is_queued = self.is_queued(&at) && entry.damage().is_none();
+                let needs_person = needs_person(fleet, &at, entry) && !is_queued;
+                let mut info = shown(fleet, &at, entry)?;
+                note_queued(&mut info, is_queued);
+                Some((needs_person, info))
             })
             .filter(|(needs_person, info)| {
                 let is_asked_for = list.all || !info.status.is_final() || info.damaged.is_some();
@@ -107,6 +111,7 @@ impl Tasks {
         detail.disk = self.disk_of(fleet, at);
         detail.approvals = approvals_of(fleet, at, state).cloned().collect();
         add_approval(&mut detail.info, !detail.approvals.is_empty());
+        note_queued(&mut detail.info, self.is_queued(at));
         detail.info.damaged = entry.damage().map(ToOwned::to_owned);
         Ok(detail)
     }
@@ -140,6 +145,13 @@ fn info_of(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
 fn add_approval(info: &mut TaskInfo, is_asked: bool) {
     if is_asked && info.blocked_by.is_none() {
         info.blocked_by = Some(BLOCKED_BY_APPROVAL.to_owned());
+    }
+}
+
+/// A task whose proposal is in the merge queue waits for that, and for no person.
+fn note_queued(info: &mut TaskInfo, is_queued: bool) {
+    if is_queued {
+        info.blocked_by = Some(BLOCKED_BY_QUEUE.to_owned());
     }
 }
 

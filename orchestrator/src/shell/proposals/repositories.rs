@@ -18,13 +18,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_proposals::limits::{SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX};
 use goondan_proposals::{
-    BranchMaker, BranchPush, FetchedRepository, NewBranch, NewRepository, RepositoryClone,
-    RepositoryMaker,
+    BranchMaker, BranchPlace, BranchPush, FetchedRepository, NewBranch, NewRepository,
+    RepositoryClone, RepositoryMaker,
 };
+use goondan_protocol::control::MERGE_QUEUE;
 use goondan_protocol::git::{
     RepositoryAddress, RepositoryUrl, network_advice, network_environment,
 };
 use goondan_protocol::task::GitCredentials;
+use goondan_protocol::time::Timestamp;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::runtime::Handle;
@@ -76,6 +78,22 @@ impl BranchMaker for Git {
 
     fn push(&self, wanted: &BranchPush<'_>) -> Result<(), String> {
         in_time(push(wanted)).map_err(|failure| failure.without(wanted.credentials))
+    }
+
+    fn commit(&self, wanted: &NewBranch<'_>) -> Result<String, String> {
+        in_time(commit(wanted)).map_err(|failure| failure.without(None))
+    }
+
+    fn tip(&self, place: &BranchPlace<'_>) -> Result<Option<String>, String> {
+        in_time(tip(place)).map_err(|failure| failure.without(place.credentials))
+    }
+
+    fn advance(&self, place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, String> {
+        in_time(advance(place, from, to)).map_err(|failure| failure.without(place.credentials))
+    }
+
+    fn contains(&self, place: &BranchPlace<'_>, commit: &str) -> Result<bool, String> {
+        in_time(contains(place, commit)).map_err(|failure| failure.without(place.credentials))
     }
 }
 
@@ -422,36 +440,40 @@ fn git_in(directory: &Path) -> Command {
     command
 }
 
+/// Git whose commits and changes of branches have this author, and this time instead of the current
+/// one.
+fn git_by(directory: &Path, author: &str, at: Option<Timestamp>) -> Command {
+    let mut command = git_in(directory);
+    for who in ["AUTHOR", "COMMITTER"] {
+        command
+            .env(format!("GIT_{who}_NAME"), author)
+            .env(format!("GIT_{who}_EMAIL"), format!("{author}@{NO_DOMAIN}"));
+        if let Some(at) = at {
+            let date = format!("{} +0000", at.as_unix_millis() / 1_000);
+            command.env(format!("GIT_{who}_DATE"), date);
+        }
+    }
+    command
+}
+
 /// Makes the commit in an index of its own: no file of the project, no branch that is checked out and no hook has a part
 /// in it.
-async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
+async fn commit(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
     let NewBranch {
         project,
         base,
         patch,
         scratch,
         message,
-        branch,
         author,
         at,
+        ..
     } = wanted;
     let index = scratch.join(".branch-index");
     // Remains of a killed daemon.
     for left in [&index, &scratch.join(".branch-index.lock")] {
         drop(std::fs::remove_file(left));
     }
-    let address = format!("{author}@{NO_DOMAIN}");
-    let date = format!("{} +0000", at.as_unix_millis() / 1_000);
-    let by_author = || {
-        let mut command = git_in(project);
-        for who in ["AUTHOR", "COMMITTER"] {
-            command
-                .env(format!("GIT_{who}_NAME"), author)
-                .env(format!("GIT_{who}_EMAIL"), &address)
-                .env(format!("GIT_{who}_DATE"), &date);
-        }
-        command
-    };
     let in_index = || {
         let mut command = git_in(project);
         command.env("GIT_INDEX_FILE", &index);
@@ -467,8 +489,19 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
     // The index is no longer needed; the next call rewrites it.
     drop(std::fs::remove_file(&index));
     let tree = made?;
-    let words = ["commit-tree", &tree, "-p", base, "-m", message];
-    let commit = output_of_command(by_author().args(words)).await?;
+    let mut by_author = git_by(project, author, Some(*at));
+    output_of_command(by_author.args(["commit-tree", &tree, "-p", base, "-m", message])).await
+}
+
+async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
+    let NewBranch {
+        project,
+        branch,
+        author,
+        at,
+        ..
+    } = wanted;
+    let commit = commit(wanted).await?;
     let reference = format!("refs/heads/{branch}");
     let mut verify = git_in(project);
     let known = verify.args(["rev-parse", "--verify", "--quiet", &reference]);
@@ -481,8 +514,106 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
         return Err(RepositoryFailure::Failed(NAME_TAKEN.to_owned()));
     }
     // An empty old value: the branch is created only if it does not exist.
-    run(by_author().args(["update-ref", &reference, &commit, ""])).await?;
+    let update = ["update-ref", &reference, &commit, ""];
+    run(git_by(project, author, Some(*at)).args(update)).await?;
     Ok(commit)
+}
+
+/// The commit of a branch in a repository on this machine.
+async fn local_tip(path: &Path, reference: &str) -> Result<Option<String>, RepositoryFailure> {
+    let parse = ["rev-parse", "--verify", "--quiet", reference];
+    let output = git_in(path).args(parse).output().await?;
+    let commit = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(Some(commit).filter(|commit| !commit.is_empty()))
+}
+
+async fn tip(place: &BranchPlace<'_>) -> Result<Option<String>, RepositoryFailure> {
+    let reference = format!("refs/heads/{}", place.branch);
+    let url = match place.address {
+        RepositoryAddress::Path(path) => return local_tip(path, &reference).await,
+        RepositoryAddress::Url(url) => url,
+    };
+    let mut list = git_over_network(place.commits, url, place.credentials);
+    list.args(["ls-remote", "--", url.as_str(), &reference]);
+    let refs = RemoteRefs::parse(&output_of_command(&mut list).await?);
+    let mut found = refs.names.into_iter().zip(refs.ids);
+    let found = found.find(|(name, _)| *name == reference);
+    Ok(found.map(|(_, id)| id))
+}
+
+/// Moves a branch. Whoever else moves it at the same time, one of the two fails.
+async fn advance(place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, RepositoryFailure> {
+    let BranchPlace {
+        address,
+        branch,
+        commits,
+        credentials,
+    } = place;
+    let reference = format!("refs/heads/{branch}");
+    let output = match address {
+        RepositoryAddress::Path(path) => {
+            let list = ["worktree", "list", "--porcelain"];
+            let trees = output_of_command(git_in(path).args(list)).await?;
+            let checked_out = format!("branch {reference}");
+            // Its files would no longer be those of the branch.
+            if trees.lines().any(|line| line == checked_out) {
+                return Err(RepositoryFailure::Failed(format!(
+                    "branch `{branch}` is checked out in {}; check out another one there, or use \
+                     a bare repository",
+                    path.display()
+                )));
+            }
+            let update = ["update-ref", &reference, to, from];
+            git_by(path, MERGE_QUEUE, None)
+                .args(update)
+                .output()
+                .await?
+        }
+        RepositoryAddress::Url(url) => {
+            git_over_network(commits, url, *credentials)
+                .args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
+                .args(["--recurse-submodules=no", "--no-signed"])
+                .arg(format!("--force-with-lease={reference}:{from}"))
+                .args(["--", url.as_str(), &format!("{to}:{reference}")])
+                .output()
+                .await?
+        }
+    };
+    match succeeded(&output) {
+        Ok(()) => Ok(true),
+        Err(failure) => match tip(place).await? {
+            Some(tip) if tip == from => Err(failure),
+            _ => Ok(false),
+        },
+    }
+}
+
+async fn contains(place: &BranchPlace<'_>, commit: &str) -> Result<bool, RepositoryFailure> {
+    let Some(tip) = tip(place).await? else {
+        return Ok(false);
+    };
+    if tip == commit {
+        return Ok(true);
+    }
+    if let RepositoryAddress::Url(url) = place.address {
+        let fetch = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-write-commit-graph",
+            "--no-auto-maintenance",
+            "--",
+            url.as_str(),
+            &format!("refs/heads/{}", place.branch),
+        ];
+        let mut git = git_over_network(place.commits, url, place.credentials);
+        run(git.args(fetch)).await?;
+    }
+    // A commit that was never pushed may be missing.
+    let ancestor = ["merge-base", "--is-ancestor", commit, &tip];
+    let output = git_in(place.commits).args(ancestor).output().await?;
+    Ok(output.status.success())
 }
 
 /// Output of a command, trimmed.

@@ -4,7 +4,6 @@
 pub(super) enum ClauseStatus {
     Yes,
     Partly,
-    NotYet,
     OutOfScope,
 }
 
@@ -1548,9 +1547,19 @@ pub(super) const GROUPS: &[Group] = &[
             name: "QUEUE-1",
             level: "SHOULD",
             text: "Approved proposals land in order, rebased and verified on their base, or return to their agent.",
-            met: ClauseStatus::NotYet,
-            tests: &[],
-            note: "a person merges a stale proposal (PROP-4)",
+            met: ClauseStatus::Yes,
+            tests: &[
+                "queue_1_random_kills_people_and_other_changes_lose_no_proposal",
+                "queue_1_kill_at_every_step_loses_nothing_and_lands_nothing_twice",
+                "queue_1_failed_batch_is_bisected_until_the_culprit_is_found",
+                "queue_1_project_that_changed_since_the_proof_is_not_landed_on",
+                "queue_1_landing_is_found_again_wherever_the_machine_stops",
+                "queue_1_agent_continues_on_the_projects_current_files",
+                "queue_1_changes_of_many_tasks_land_on_proved_bases_despite_kills",
+                "queue_1_changes_land_on_a_branch_of_a_local_repository",
+                "queue_1_changes_are_pushed_to_a_branch",
+            ],
+            note: "a pull request is opened without the queue",
         }],
     },
     Group {

@@ -1,0 +1,512 @@
+//! Files of the merge queue of a project (`QUEUE-1`): its records, and its attempts.
+//!
+//! An attempt is a sandbox in the run `merge-queue`, prepared from the project's current files, with
+//! the proposals of tasks merged into it, one after another. The result is a proposal like any
+//! other, created before the proof runs in `work/`, so that the proof cannot change it. In the project,
+//! it lands by the swap that applies every proposal, with its journal and its recovery; on a branch of
+//! another repository, by `queue_branch`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use goondan_durable::disk::Folder;
+use goondan_durable::files::ensure_dir;
+use goondan_durable::register::Register;
+use goondan_durable::sealed::{SealedLog, unsealed};
+use goondan_merge_queue::{Landing, LandingResult, Rebase, Record, Revision};
+use goondan_protocol::control::{
+    ApplyProposal, CreateProposal, MERGE_QUEUE, PrepareSandbox, ProposalRefusal, ProposalState,
+    SandboxRef,
+};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskId;
+use goondan_trees::apply::Tree;
+use goondan_trees::freeze::{EntryPolicy, Options, scan};
+use goondan_trees::merge::{Conflict, MergeOutcome, merge};
+use goondan_trees::{changes, remove_all};
+
+use crate::create::PatchVerifier;
+use crate::error::{IoContext as _, ProposalError};
+use crate::guards::{excludes, options};
+use crate::ignored::{self, IgnoreFile, ignoring};
+use crate::limits::{LANDINGS_KEPT, REFUSALS_TOLD_MAX, SUMMARY_BYTES_MAX};
+use crate::place::{
+    AFTER, CHECKOUT, INPUT, KEPT, PARTIAL, QUEUE, STACKED, SUMMARY, WORK, run_dir, sandbox_name,
+};
+use crate::record::read_file;
+use crate::repository::{BranchMaker, RepositoryClone, RepositoryMaker};
+use crate::review::unsound;
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
+use crate::texts::contradiction;
+use crate::tree_copy::bring;
+
+/// Begins the name of an attempt's sandbox.
+const ATTEMPT: &str = "attempt-";
+
+/// A proposal of a task in the queue, and its sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedProposal {
+    pub task: TaskId,
+    pub at: SandboxRef,
+    pub digest: String,
+}
+
+/// Place that proposals land in.
+#[derive(Debug)]
+pub struct QueuePlace<'r> {
+    pub workspace_id: &'r WorkspaceId,
+    /// Patterns of files with secrets of the project.
+    pub exclude: &'r [String],
+    /// The repository with the branch, if it is another one than the project.
+    pub repository: Option<RepositoryClone<'r>>,
+}
+
+/// Git, for the operations of the queue.
+#[derive(Clone, Copy)]
+pub struct QueueGit<'g> {
+    pub patches: &'g dyn PatchVerifier,
+    pub repositories: &'g dyn RepositoryMaker,
+    pub branches: &'g dyn BranchMaker,
+}
+
+/// The sandbox of an attempt.
+fn attempt_sandbox(attempt: u64) -> Result<SandboxRef, ProposalError> {
+    let bug = |text: &str| {
+        let problem = format!("`{text}` is not a valid name");
+        ProposalError::invalid(problem, "this is a bug in goondan")
+    };
+    let agent = format!("{ATTEMPT}{attempt}");
+    Ok(SandboxRef {
+        run_id: MERGE_QUEUE.parse().map_err(|_| bug(MERGE_QUEUE))?,
+        agent_id: agent.parse().map_err(|_| bug(&agent))?,
+    })
+}
+
+/// The conflicts, as the agent of the task receives them.
+fn told(conflicts: &[Conflict]) -> String {
+    let lines = conflicts.iter().take(REFUSALS_TOLD_MAX);
+    let lines = lines.map(|found| format!("{}: {}", found.path, contradiction(&found.reason)));
+    let mut lines: Vec<String> = lines.collect();
+    if let Some(more) = conflicts.len().checked_sub(REFUSALS_TOLD_MAX + 1) {
+        lines.push(format!("and {} more", more + 1));
+    }
+    lines.join("\n")
+}
+
+/// State of the target that an attempt begins with: the commit of the branch, or the digest of the
+/// project's files.
+fn base_of(open: &OpenSandbox) -> Revision {
+    let base = &open.record.base;
+    match (&open.record.repository, &base.git_head) {
+        (Some(_), Some(commit)) => Revision::new(commit),
+        _ => Revision::new(&base.sha256),
+    }
+}
+
+/// Options that select the files of a project for a task, and the lines of its `.gitignore` files.
+pub(crate) fn task_files(
+    project: &dyn Folder,
+    exclude: &[String],
+) -> Result<(Options, Vec<IgnoreFile>), ProposalError> {
+    let excludes = excludes(exclude, [])?;
+    let ignored = ignored::read(project, &excludes)?;
+    let excludes = ignoring(excludes, &ignored);
+    Ok((options(excludes, EntryPolicy::LeaveOut), ignored))
+}
+
+impl Sandboxes<'_> {
+    pub(crate) fn queue_path(&self) -> Result<PathBuf, ProposalError> {
+        let run = attempt_sandbox(0)?.run_id;
+        Ok(run_dir(&self.dir, &run).join(QUEUE))
+    }
+
+    /// Reads the records of the queue, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::File`]; [`ProposalError::Damaged`], because a queue without all of its
+    /// records could land a proposal twice.
+    pub fn queue_records(&self) -> Result<Vec<Record>, ProposalError> {
+        let path = self.queue_path()?;
+        let disk = self.files.disk();
+        if disk.stat(&path).during("inspect", &path)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let (mut log, reading) = SealedLog::open(disk, &path)?;
+        let damaged = |problem: &str| ProposalError::Damaged {
+            path: path.clone(),
+            problem: problem.to_owned(),
+        };
+        if log.is_damaged() {
+            return Err(damaged("a record cannot be read"));
+        }
+        let mut records = Vec::with_capacity(reading.records.len());
+        for span in reading.records {
+            let line = log.record(span)?;
+            let record = unsealed(&line).and_then(|it| serde_json::from_str(it.get()).ok());
+            records.push(record.ok_or_else(|| damaged("a record has an unknown form"))?);
+        }
+        Ok(records)
+    }
+
+    /// Appends records of the queue. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::File`], [`ProposalError::Io`].
+    pub fn record_queue(&self, records: &[Record]) -> Result<(), ProposalError> {
+        let path = self.queue_path()?;
+        let disk = self.files.disk();
+        let run = path.parent().unwrap_or(&path);
+        ensure_dir(disk, &self.dir, run)?;
+        let is_new = disk.stat(&path).during("inspect", &path)?.is_none();
+        let (mut log, _) = SealedLog::open(disk, &path)?;
+        for record in records {
+            log.append(record)?;
+        }
+        log.sync()?;
+        if is_new {
+            disk.sync_dir(run).during("sync", run)?;
+        }
+        Register::of(disk, run).note(&[QUEUE]);
+        Ok(())
+    }
+
+    /// Merges proposals, in this order, into a copy of the target's current files, and creates one
+    /// proposal of the result.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError`]: a proposal that is no longer the queued one, or a failure of the disk or
+    /// of git. Conflicts are part of the result.
+    pub fn rebase_queued(
+        &mut self,
+        place: &QueuePlace<'_>,
+        attempt: u64,
+        proposals: &[QueuedProposal],
+        git: QueueGit<'_>,
+    ) -> Result<Rebase, ProposalError> {
+        let at = attempt_sandbox(attempt)?;
+        self.discard_attempt(attempt)?;
+        let prepare = PrepareSandbox {
+            workspace_id: place.workspace_id.clone(),
+            at: at.clone(),
+            files: Vec::new(),
+            allow: Vec::new(),
+            exclude: place.exclude.to_vec(),
+            may_create: Vec::new(),
+        };
+        let now = self.now;
+        self.prepare_for_task(&prepare, now, place.repository.as_ref(), git.repositories)?;
+        let open = self.open(&at)?;
+        let base = base_of(&open);
+        if let Some(problem) = self.branch_problem(place, &open, &base, git)? {
+            return Ok(Rebase::Failed { why: problem });
+        }
+        if let Err((task, text)) = self.stack(&open, proposals)? {
+            return Ok(Rebase::Conflict { base, task, text });
+        }
+        let create = CreateProposal {
+            workspace_id: place.workspace_id.clone(),
+            at: at.clone(),
+            notes: format!("attempt {attempt} of the merge queue"),
+            summary: Some(self.summary_of(proposals)?),
+            test_log: None,
+        };
+        match self.create(&create, git.patches) {
+            Ok(_) => {
+                let result = self.result_of(&open, git.branches)?;
+                Ok(Rebase::Clean { base, result })
+            }
+            // The target already contains all of the changes.
+            Err(ProposalError::Unchanged { .. }) => Ok(Rebase::Clean {
+                result: base.clone(),
+                base,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Summary of the proposal of an attempt, which becomes the message of a commit.
+    fn summary_of(&mut self, proposals: &[QueuedProposal]) -> Result<String, ProposalError> {
+        let mut summaries = Vec::new();
+        for queued in proposals {
+            let (_, kept) = self.queued(queued)?;
+            let text = read_file(kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
+            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+            summaries.push((&queued.task, text));
+        }
+        if let [(_, summary)] = summaries.as_slice() {
+            return Ok(summary.clone());
+        }
+        let mut text = format!("Land the changes of {} tasks\n", summaries.len());
+        for (task, summary) in &summaries {
+            let first = summary.lines().next().unwrap_or_default();
+            text.push_str(&format!(
+                "\n* {task}: {}",
+                first.trim_start_matches('#').trim()
+            ));
+        }
+        Ok(text)
+    }
+
+    /// Merges proposals into the `work/` of an attempt, one after another.
+    fn stack(
+        &mut self,
+        open: &OpenSandbox,
+        proposals: &[QueuedProposal],
+    ) -> Result<Result<(), (TaskId, String)>, ProposalError> {
+        let mut ours = open.record.given.clone();
+        let mut place = INPUT.to_owned();
+        for (number, queued) in proposals.iter().enumerate() {
+            let (source, kept) = self.queued(queued)?;
+            let given = source.input()?;
+            let current = open.below(&place)?;
+            let after = Path::new(AFTER);
+            let theirs = kept.folder.below(after).during("open", after)?;
+            let outcome = merge(
+                Tree {
+                    manifest: &source.record.given,
+                    folder: given.as_ref(),
+                },
+                Tree {
+                    manifest: &ours,
+                    folder: current.as_ref(),
+                },
+                Tree {
+                    manifest: &kept.details.after,
+                    folder: theirs.as_ref(),
+                },
+            )?;
+            let merged = match outcome {
+                MergeOutcome::Merged(merged) => merged,
+                MergeOutcome::Conflicts(found) => {
+                    return Ok(Err((queued.task.clone(), told(&found))));
+                }
+            };
+            let next = format!("{STACKED}{number}");
+            merged.write(
+                current.as_ref(),
+                theirs.as_ref(),
+                open.folder.as_ref(),
+                &next,
+            )?;
+            if number > 0 {
+                remove_all(open.folder.as_ref(), Path::new(&place))?;
+            }
+            ours = merged.manifest().clone();
+            place = next;
+        }
+        let from = open.below(&place)?;
+        let changes = changes(&open.record.given, &ours);
+        bring(open.work()?.as_ref(), from.as_ref(), &changes)?;
+        if place != INPUT {
+            remove_all(open.folder.as_ref(), Path::new(&place))?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Opens the proposal of a task, if it is the queued one and unchanged.
+    fn queued(
+        &mut self,
+        queued: &QueuedProposal,
+    ) -> Result<(OpenSandbox, StoredProposal), ProposalError> {
+        let open = self.open(&queued.at)?;
+        let kept = self.kept(&open)?;
+        Self::check_digest(Some(&queued.digest), &kept)?;
+        let refusals = unsound(&open, &kept)?;
+        if refusals.is_empty() {
+            return Ok((open, kept));
+        }
+        Err(ProposalError::Refused {
+            what: "the proposal",
+            refusals,
+            kept: Vec::new(),
+            merge: None,
+        })
+    }
+
+    /// State of the target with the proposal of an attempt: its commit, or the digest of the files.
+    pub(crate) fn result_of(
+        &self,
+        open: &OpenSandbox,
+        branches: &dyn BranchMaker,
+    ) -> Result<Revision, ProposalError> {
+        let kept = self.kept(open)?;
+        match &open.record.repository {
+            Some(_) => self.queue_commit(open, &kept, branches),
+            None => Ok(Revision::new(kept.details.after.digest()?.to_string())),
+        }
+    }
+
+    /// Applies the proposal of an attempt, if the target still is the base of its proof. A repeated
+    /// call has no effect.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError`], if it is not known yet what happened: call [`Self::find_landing`].
+    pub fn land_queued(
+        &mut self,
+        place: &QueuePlace<'_>,
+        landing: &Landing,
+        proposals: &[QueuedProposal],
+        git: QueueGit<'_>,
+    ) -> Result<LandingResult, ProposalError> {
+        let open = self.open(&attempt_sandbox(landing.attempt)?)?;
+        let is_unchanged = landing.result == landing.base;
+        if !is_unchanged && self.result_of(&open, git.branches)? != landing.result {
+            return Err(ProposalError::Damaged {
+                path: open.path.join(KEPT),
+                problem: "its proposal is not the one that was proved".to_owned(),
+            });
+        }
+        let result = match &place.repository {
+            Some(repository) => self.land_on_branch(repository, &open, landing, git.branches)?,
+            None => self.land_on_project(place, &open, landing)?,
+        };
+        if result == LandingResult::Done {
+            let attempt = landing.attempt;
+            let landed_as = match &open.record.repository {
+                Some(_) => landing.result.to_string(),
+                None => format!("attempt {attempt} of the merge queue"),
+            };
+            // In the log of each task's run.
+            for proposal in proposals {
+                self.note_delivered(&proposal.at, &proposal.digest, &landed_as)?;
+            }
+        }
+        Ok(result)
+    }
+
+    fn land_on_project(
+        &mut self,
+        place: &QueuePlace<'_>,
+        open: &OpenSandbox,
+        landing: &Landing,
+    ) -> Result<LandingResult, ProposalError> {
+        if self.is_applied(&open.at)? {
+            return Ok(LandingResult::Done);
+        }
+        let project = self.project()?;
+        let (options, _) = task_files(project.as_ref(), place.exclude)?;
+        let now = scan(project.as_ref(), &options)?.manifest.digest()?;
+        if now.to_string() != landing.base.as_str() || open.record.base.sha256 != now.to_string() {
+            return Ok(LandingResult::TargetMoved);
+        }
+        if landing.result == landing.base {
+            return Ok(LandingResult::Done);
+        }
+        let apply = ApplyProposal {
+            workspace_id: place.workspace_id.clone(),
+            at: open.at.clone(),
+            digest: Some(self.kept(open)?.standing.digest),
+            // A commit of the same files does not change them.
+            allow_moved_base: true,
+        };
+        match self.apply(&apply) {
+            Ok(_) => Ok(LandingResult::Done),
+            Err(ProposalError::Refused { refusals, .. })
+                if refusals.iter().all(ProposalRefusal::is_stale) =>
+            {
+                Ok(LandingResult::TargetMoved)
+            }
+            Err(error @ ProposalError::Refused { .. }) => Ok(LandingResult::Failed {
+                why: error.to_string(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if the proposal of an attempt was applied. A person may have reverted it since.
+    fn is_applied(&self, at: &SandboxRef) -> Result<bool, ProposalError> {
+        let standing = self.standing(at)?;
+        Ok(standing.is_some_and(|standing| {
+            matches!(
+                standing.state,
+                ProposalState::Applied | ProposalState::Reverted
+            )
+        }))
+    }
+
+    /// Finishes or rolls back an interrupted landing, and returns its outcome. A landing that did
+    /// not happen is [`LandingResult::TargetMoved`].
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError`], if that is not possible now.
+    pub fn find_landing(
+        &mut self,
+        place: &QueuePlace<'_>,
+        landing: &Landing,
+        git: QueueGit<'_>,
+    ) -> Result<LandingResult, ProposalError> {
+        let open = match self.open(&attempt_sandbox(landing.attempt)?) {
+            Ok(open) => open,
+            Err(ProposalError::NoSandbox { .. }) => return Ok(LandingResult::TargetMoved),
+            Err(error) => return Err(error),
+        };
+        let has_landed = match &place.repository {
+            Some(repository) => self.is_on_branch(repository, &open, landing, git.branches)?,
+            None => {
+                self.is_applied(&open.at)? && self.result_of(&open, git.branches)? == landing.result
+            }
+        };
+        Ok(match has_landed {
+            true => LandingResult::Done,
+            false => LandingResult::TargetMoved,
+        })
+    }
+
+    /// Removes the files of an attempt. If it landed, keeps those that revert it.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError`].
+    pub fn discard_attempt(&mut self, attempt: u64) -> Result<(), ProposalError> {
+        let at = attempt_sandbox(attempt)?;
+        let run = run_dir(&self.dir, &at.run_id);
+        if self
+            .files
+            .disk()
+            .stat(&run)
+            .during("inspect", &run)?
+            .is_none()
+        {
+            return Ok(());
+        }
+        let folder = self.files.folder(&run).during("open", &run)?;
+        let name = sandbox_name(&at);
+        for end in [PARTIAL, CHECKOUT] {
+            remove_all(folder.as_ref(), Path::new(&format!(".{name}{end}")))?;
+        }
+        match self.open(&at) {
+            Ok(open) => {
+                let standing = self.standing(&at)?;
+                let is_decided = standing.is_some_and(|it| it.state != ProposalState::Open);
+                match is_decided {
+                    true => {
+                        remove_all(open.folder.as_ref(), Path::new(WORK))?;
+                        self.remove_old_landings(folder.as_ref())
+                    }
+                    false => self.remove(&at, true),
+                }
+            }
+            Err(ProposalError::NoSandbox { .. }) => Ok(()),
+            Err(ProposalError::Damaged { .. }) => self.remove(&at, true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the files that revert landings, except the newest.
+    fn remove_old_landings(&mut self, run: &dyn Folder) -> Result<(), ProposalError> {
+        let here = Path::new("");
+        let names = run.names(here).during("list", here)?;
+        let number = |name: &OsString| name.to_str()?.strip_prefix(ATTEMPT)?.parse::<u64>().ok();
+        let mut attempts: Vec<u64> = names.iter().filter_map(number).collect();
+        attempts.sort_unstable_by(|one, other| other.cmp(one));
+        for attempt in attempts.into_iter().skip(LANDINGS_KEPT) {
+            self.remove(&attempt_sandbox(attempt)?, true)?;
+        }
+        Ok(())
+    }
+}
