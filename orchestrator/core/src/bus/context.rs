@@ -7,6 +7,9 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::queue::{Message, MessageQueue};
+use crate::exchange::joint::FreezeId;
+use crate::fleet::bundle_queue::BundleQueues;
+use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
 use crate::fleet::process_table::ProcessTable;
 use crate::fleet::watchers::Audience;
 use crate::jobs::{Continuation, JobOperation, Jobs};
@@ -27,6 +30,8 @@ pub(crate) struct Cx {
     now: ClockTime,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     next_call: u64,
+    freezes: u64,
+    bundles: BundleQueues,
     jobs: Jobs,
     messages: MessageQueue,
     effects: Vec<CoreEffect>,
@@ -43,6 +48,8 @@ impl Cx {
             now: ClockTime { mono_ms: 0, wall },
             next_uuid: Box::new(next_uuid),
             next_call: 0,
+            freezes: 0,
+            bundles: BundleQueues::default(),
             jobs: Jobs::default(),
             messages: MessageQueue::default(),
             effects: Vec::new(),
@@ -70,6 +77,21 @@ impl Cx {
     pub(crate) fn next_call_id(&mut self) -> CallId {
         self.next_call += 1;
         CallId(self.next_call)
+    }
+
+    /// A name for an operation that freezes a conversation.
+    pub(crate) fn next_freeze_id(&mut self) -> FreezeId {
+        self.freezes += 1;
+        FreezeId(self.freezes)
+    }
+
+    /// Operations on the bundles of conversations.
+    pub(crate) fn bundles(&self) -> &BundleQueues {
+        &self.bundles
+    }
+
+    pub(crate) fn bundles_mut(&mut self) -> &mut BundleQueues {
+        &mut self.bundles
     }
 
     pub(crate) fn emit(&mut self, effect: CoreEffect) {
@@ -147,6 +169,11 @@ impl Cx {
     /// Sends a message to another machine. It is delivered after the input.
     pub(crate) fn send(&mut self, message: Message) {
         self.messages.send(message);
+    }
+
+    /// Reports the progress of a run to its task.
+    pub(crate) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
+        self.send(Message::Run(of.clone(), news));
     }
 
     /// Takes the next message to deliver.
