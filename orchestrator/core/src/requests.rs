@@ -18,7 +18,7 @@ use goondan_protocol::rehearsal::DEFAULT_REHEARSAL_TURNS;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::work_dir;
-use goondan_store::writer::operation::{Inspect, Inspection};
+use goondan_store::writer::operation::{Inspect, Inspection, Operation};
 use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
@@ -27,7 +27,7 @@ use crate::fleet::bundle_of;
 use crate::fleet::conversation::DeleteReply;
 use crate::fleet::event_queue::EventOrigin;
 use crate::fleet::parked_events::ParkedEventDecision;
-use crate::jobs::{Continuation, JobOperation, continuation};
+use crate::jobs::{Continuation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
 use crate::router::{RoutingError, SENT_EVENT};
 use crate::{Core, CoreEffect, LoadPurpose, Peer, RequestToken, control_error, router};
@@ -126,7 +126,7 @@ continuation! {
 }
 
 impl Core {
-    fn with_instance<O: JobOperation, C: Continuation<O> + 'static>(
+    fn with_instance<O: Operation + 'static, C: Continuation<O> + 'static>(
         &mut self,
         token: RequestToken,
         workspace_id: WorkspaceId,

@@ -3,6 +3,7 @@
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::metrics::{Labels, Metric, Micros, Sample};
+use goondan_store::writer::operation::Operation;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -12,7 +13,7 @@ use crate::fleet::bundle_queue::BundleQueues;
 use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
 use crate::fleet::process_table::ProcessTable;
 use crate::fleet::watchers::Audience;
-use crate::jobs::{Continuation, JobOperation, Jobs};
+use crate::jobs::{Continuation, Jobs, PendingJob};
 use crate::{ClockTime, CoreEffect, Facts, LogEvent, RequestToken};
 
 /// The daemon is stopping: no new work begins.
@@ -182,7 +183,7 @@ impl Cx {
     }
 
     /// Submits a job to the store, with its continuation.
-    pub(crate) fn store<O: JobOperation>(
+    pub(crate) fn store<O: Operation + 'static>(
         &mut self,
         operation: O,
         then: impl Continuation<O> + 'static,
@@ -196,11 +197,8 @@ impl Cx {
         &self.jobs
     }
 
-    /// Continuation of a job that the store has finished; `None` if it was already reported.
-    pub(crate) fn take_job<O: JobOperation>(
-        &mut self,
-        token: u64,
-    ) -> Option<Box<dyn Continuation<O>>> {
+    /// Takes a job that the store has finished; `None` if it was already reported.
+    pub(crate) fn take_job(&mut self, token: u64) -> Option<Box<dyn PendingJob>> {
         self.jobs.take(token)
     }
 }
