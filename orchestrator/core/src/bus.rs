@@ -73,6 +73,7 @@ impl Core {
     fn deliver_notice(&mut self, notice: &Notice) {
         let fleet = &mut self.fleet;
         match notice {
+            Notice::Start(at) => fleet.start_agent(at),
             Notice::Frozen(at) => self.go_on_with_hold(at),
             Notice::Decisions(id) => self.show_decisions(id),
             Notice::Reckon(at) => {

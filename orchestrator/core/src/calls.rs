@@ -55,6 +55,7 @@ use crate::fleet::Fleet;
 use crate::fleet::authority;
 use crate::fleet::availability::{Availability, starting};
 use crate::fleet::breaker::Passage;
+use crate::fleet::conversation::Conversation;
 use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RECOVERY_WAIT_MS, CALL_RETRY_FIRST_MS,
@@ -330,7 +331,7 @@ impl Calls {
         {
             return;
         }
-        let Some(agent) = fleet.agent_name(at).cloned() else {
+        let Some(agent) = fleet.conversation(at).map(Conversation::agent).cloned() else {
             return;
         };
         let queued = self
@@ -622,7 +623,9 @@ impl Calls {
         if let Some((process, call_id)) = call.waiter.filter(|_| call.wants_pieces) {
             let piece = piece.to_owned();
             let piece = ToAgent::CallPiece(CallPiece { call_id, piece });
-            fleet.send_agent(&at, process, None, None, piece);
+            if let Some((entry, cx)) = fleet.conversation_and_cx(&at) {
+                entry.send(cx, &at, (process, None), None, piece);
+            }
         }
         // A summary of older messages is not part of the turn's answer.
         let is_summary = |place: &CallPlace| place.step_id.as_ref().is_some_and(StepId::is_summary);
@@ -672,7 +675,9 @@ impl Calls {
                 recovery::announce_look_back(fleet, call, found);
             }
         }
-        fleet.provider_worked(process);
+        if let Some((workspace, cx)) = fleet.workspace_of(process) {
+            workspace.provider_worked(cx, process);
+        }
         self.note_outcome(fleet, id, &result.outcome);
         token_rejection::note_verdict(fleet, process, &result.outcome);
         match result.outcome {
@@ -729,7 +734,8 @@ impl Calls {
 
     /// Drops the replies of conversations that have become idle.
     pub(super) fn forget_replies(&mut self, fleet: &Fleet) {
-        self.replied.retain(|at, _| fleet.agent_name(at).is_some());
+        self.replied
+            .retain(|at, _| fleet.conversation(at).is_some());
     }
 
     /// Drops the calls of a closed workspace.

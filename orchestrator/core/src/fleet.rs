@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan_config::{ApprovalPolicy, Lifecycle, ProjectConfig, Sources, TaskPolicy};
-use goondan_protocol::JsonObject;
+use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
@@ -17,12 +17,12 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
-use goondan_protocol::version::Version;
 use goondan_store::workspace::WorkspaceRecord;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::agent_replies::pending_replies::Requester;
 use self::availability::{Availability, not_ready};
 use self::capacity::CapacityState;
 use self::connectors::Connector;
@@ -40,7 +40,7 @@ use crate::bus::queue::Message;
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
-use crate::{Facts, LogEvent, ProcessId, RequestToken};
+use crate::{ClockTime, Facts, LogEvent, ProcessId, RequestToken};
 
 pub(crate) mod agent_replies;
 pub(crate) mod agent_requests;
@@ -50,8 +50,8 @@ pub(crate) mod authority;
 pub(crate) mod availability;
 pub(crate) mod back_off;
 pub(crate) mod breaker;
+pub(crate) mod bundle_queue;
 pub(crate) mod bundles;
-pub(crate) mod call_context;
 pub(crate) mod cancellation;
 pub(crate) mod capacity;
 pub(crate) mod changes;
@@ -118,7 +118,7 @@ impl ProcessOwner {
         }
     }
 
-    fn workspace_id(&self) -> &WorkspaceId {
+    pub(crate) fn workspace_id(&self) -> &WorkspaceId {
         match self {
             Self::Agent(instance) => &instance.workspace_id,
             Self::Connector(workspace_id, _)
@@ -153,6 +153,8 @@ pub(crate) struct Workspace {
     /// The conversations that work for tasks.
     pub(crate) task_conversations: TaskConversations,
     pub(crate) parked: ParkedEvents,
+    /// Limits on the growth of its agents' work.
+    trees: Trees,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
     /// Names of all secrets in its configuration, whether or not they exist.
@@ -186,6 +188,7 @@ impl Workspace {
             runs: TaskProcesses::default(),
             task_conversations: TaskConversations::default(),
             parked: ParkedEvents::default(),
+            trees: Trees::default(),
             unknown_calls: UnknownCalls::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
@@ -258,13 +261,10 @@ pub(crate) struct Fleet {
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     ticks: u64,
     cx: Cx,
-    trees: Trees,
     starts: StartQueue,
     room: CapacityState,
-    bundles: bundles::BundleQueues,
     /// True if the end of the daemon was reported.
     is_end_reported: bool,
-    holds: u64,
 }
 
 impl Fleet {
@@ -274,12 +274,9 @@ impl Fleet {
             workspaces: BTreeMap::new(),
             ticks: 0,
             cx: Cx::new(facts, next_uuid),
-            trees: Trees::default(),
             starts: StartQueue::default(),
-            bundles: bundles::BundleQueues::default(),
             room: CapacityState::default(),
             is_end_reported: false,
-            holds: 0,
         }
     }
 
@@ -315,7 +312,8 @@ impl Fleet {
             }
         }
         if is_for_all {
-            self.trees.forget(self.cx.now().mono_ms);
+            let now_ms = self.cx.now().mono_ms;
+            self.each_workspace(|workspace, _| workspace.trees.forget(now_ms));
         }
         DueTimers { owners, is_for_all }
     }
@@ -354,13 +352,10 @@ impl Fleet {
         }
         self.cx.stop(grace_period_ms);
         self.is_end_reported = false;
-        let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
-        for id in ids {
-            self.cancel_waiters_of(&id, &stopping_error());
-            if let Some((workspace, cx)) = self.workspace_and_cx(&id) {
-                workspace.drain(cx, grace_period_ms, "the daemon is stopping");
-            }
-        }
+        self.each_workspace(|workspace, cx| {
+            workspace.cancel_waiters_of_later_turns(cx, &stopping_error());
+            workspace.drain(cx, grace_period_ms, "the daemon is stopping");
+        });
     }
 
     /// A second request to stop does not wait.
@@ -369,7 +364,9 @@ impl Fleet {
         self.stop(Some(0));
         let processes: Vec<ProcessId> = self.cx.processes().ids().collect();
         for process in processes {
-            self.kill(process, true);
+            if let Some((workspace, cx)) = self.workspace_of(process) {
+                workspace.kill(cx, process, true);
+            }
         }
     }
 
@@ -404,39 +401,63 @@ impl Fleet {
         event: LifecycleEvent,
         trace: Option<TraceContext>,
     ) {
-        self.announce_with(id, event, trace, JsonObject::new());
-    }
-
-    /// As [`Self::announce`], with fields that only the log line has.
-    pub(crate) fn announce_with(
-        &mut self,
-        id: &WorkspaceId,
-        event: LifecycleEvent,
-        trace: Option<TraceContext>,
-        logged: JsonObject,
-    ) {
-        let workspace = self.workspaces.get(id).zip(event.instance_key());
-        let entry = workspace.and_then(|(workspace, key)| workspace.conversations.get(key));
-        let agent = entry.map(Conversation::agent);
-        self.cx.announce_with(id, event, agent, trace, logged);
+        match self.workspaces.get(id) {
+            Some(workspace) => workspace.announce(&mut self.cx, event, trace),
+            None => self.cx.announce(id, event, None, trace),
+        }
     }
 
     /// Records a change of a conversation in the audit log.
     pub(crate) fn audit(&mut self, at: &InstanceRef, what: &str, details: Value) {
         let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|it| it.conversations.get(&at.instance_key));
-        self.cx
-            .audit(at, entry.map(Conversation::agent), what, details);
+        let agent = workspace.and_then(|it| it.agent_name(&at.instance_key));
+        self.cx.audit(at, agent, what, details);
     }
 
     /// Writes a line to the log. A line about an instance names its agent (`LOG-3`).
     pub(crate) fn log(&mut self, mut event: LogEvent) {
-        if let Some(at) = event.instance.take()
-            && let Some(entry) = self.conversation_mut(&at)
-        {
-            event = event.with("agentName", entry.agent().as_str());
+        let at = event.instance.as_ref();
+        match at.and_then(|at| self.workspaces.get(&at.workspace_id)) {
+            Some(workspace) => workspace.log(&mut self.cx, event),
+            None => {
+                event.instance = None;
+                self.cx.log(event);
+            }
         }
-        self.cx.log(event);
+    }
+
+    pub(crate) fn now(&self) -> ClockTime {
+        self.cx.now()
+    }
+
+    /// The running configuration of a workspace, if any.
+    pub(crate) fn bundle(&self, id: &WorkspaceId) -> Option<&ProjectConfig> {
+        self.workspaces.get(id)?.bundle.as_ref()
+    }
+
+    /// An active conversation.
+    pub(crate) fn conversation(&self, at: &InstanceRef) -> Option<&Conversation> {
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        workspace.conversations.get(&at.instance_key)
+    }
+
+    /// Sends the answer of a request to the agent.
+    pub(crate) fn answer_agent(&mut self, requester: &Requester, answer: AgentAnswer) {
+        if let Some((entry, cx)) = self.conversation_and_cx(&requester.at) {
+            entry.answer(cx, requester, answer);
+        }
+    }
+
+    /// Reason the users of a workspace can no longer be asked; `None` if they can.
+    pub(crate) fn why_nobody_is_asked(&self, id: &WorkspaceId) -> Option<&'static str> {
+        let workspace = self.workspaces.get(id);
+        if self.is_stopping() {
+            Some("the daemon is stopping")
+        } else if workspace.is_none_or(|it| it.is_ending(&self.cx)) {
+            Some("the workspace is being stopped")
+        } else {
+            None
+        }
     }
 
     pub(crate) fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
@@ -507,21 +528,6 @@ impl Fleet {
         }
     }
 
-    /// Resets the crash count after a successful call or an accepted event.
-    pub(crate) fn provider_worked(&mut self, process: ProcessId) {
-        let owner = self.cx.processes().owner_of(process);
-        let workspace = owner.and_then(|it| self.workspaces.get_mut(it.workspace_id()));
-        match (owner, workspace) {
-            (Some(ProcessOwner::Connector(_, name)), Some(workspace)) => {
-                if let Some(connector) = workspace.connectors.get_mut(name) {
-                    connector.worked();
-                }
-            }
-            (Some(ProcessOwner::Model(_, name)), Some(workspace)) => workspace.models.worked(name),
-            _ => {}
-        }
-    }
-
     /// True if another process may be started.
     pub(crate) fn has_place_for_process(&self) -> bool {
         self.cx.processes().has_place()
@@ -532,21 +538,9 @@ impl Fleet {
         self.workspaces.get(id)?.runs.run_of(task)
     }
 
-    /// The process that works for a conversation.
-    pub(crate) fn process_of(&self, at: &InstanceRef) -> Option<ProcessId> {
-        self.conversation(at)?.process()
-    }
-
     /// Facts about the daemon's environment.
     pub(crate) fn facts(&self) -> &Facts {
         self.cx.facts()
-    }
-
-    fn conversation_mut(&mut self, at: &InstanceRef) -> Option<&mut Conversation> {
-        self.workspaces
-            .get_mut(&at.workspace_id)?
-            .conversations
-            .get_mut(&at.instance_key)
     }
 
     /// A conversation, with the context for its methods.
@@ -579,10 +573,6 @@ impl Fleet {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.cx.stopping().is_some()
-    }
-
-    pub(crate) fn version(&self) -> Version {
-        Version::current()
     }
 
     pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {

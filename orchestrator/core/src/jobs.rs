@@ -3,21 +3,19 @@
 //! Each job is submitted with a [`Continuation`] for the result type of its operation. The compiler
 //! rejects a continuation of another operation.
 
+use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use goondan_protocol::ids::InstanceRef;
 #[cfg(test)]
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_store::StoreError;
-use goondan_store::writer::operation::{
-    AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
-    CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
-    Inspect, KeepSchedules, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open,
-    Operation, ParkEvent, PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore,
-    ReadSources, RecordUsage, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
-};
-use goondan_store::writer::{Report, StoreCompletion, StoreJob};
+#[cfg(test)]
+use goondan_store::writer::operation::LookUpEvent;
+use goondan_store::writer::operation::{Audit, Operation, Report};
+use goondan_store::writer::{StoreCompletion, StoreJob};
 
 use crate::{Core, LogEvent};
 
@@ -30,124 +28,111 @@ pub(crate) trait Continuation<O: Operation>: fmt::Debug + Send {
     fn resume(self: Box<Self>, core: &mut Core, result: Result<O::Output, StoreError>);
 }
 
-/// Pending continuations of one operation type, by token.
-type PendingJobs<O> = BTreeMap<u64, Box<dyn Continuation<O>>>;
-
-/// An operation type that the core submits.
-pub(crate) trait JobOperation: Operation + Sized {
-    fn pending(jobs: &mut Jobs) -> &mut PendingJobs<Self>;
+/// A continuation with its operation.
+struct Job<O, C> {
+    then: C,
+    of: PhantomData<fn(O)>,
 }
 
-macro_rules! jobs {
-    ($($field:ident: $operation:ident;)*) => {
-        /// Jobs that have not completed.
-        #[derive(Debug, Default)]
-        pub(crate) struct Jobs {
-            next_token: u64,
-            $($field: PendingJobs<$operation>,)*
-        }
+/// A [`Job`] of any operation.
+pub(crate) trait PendingJob: Send {
+    fn instance(&self) -> Option<&InstanceRef>;
 
-        $(
-            impl JobOperation for $operation {
-                fn pending(jobs: &mut Jobs) -> &mut PendingJobs<Self> {
-                    &mut jobs.$field
-                }
-            }
-        )*
+    /// Name of the operation.
+    #[cfg(test)]
+    fn operation(&self) -> &'static str;
 
-        impl Jobs {
-            pub(super) fn is_empty(&self) -> bool {
-                $(self.$field.is_empty())&&*
-            }
+    #[cfg(test)]
+    fn continuation(&self) -> &dyn fmt::Debug;
 
-            /// True if a pending job concerns an instance that passes `test`.
-            pub(super) fn any(&self, mut test: impl FnMut(&InstanceRef) -> bool) -> bool {
-                $(self.$field.values().filter_map(|then| then.instance()).any(&mut test))||*
-            }
-        }
-
-        impl Core {
-            pub(super) fn on_stored(&mut self, completion: StoreCompletion) {
-                let token = completion.token;
-                match completion.report {
-                    $(Report::$operation(result) => match self.fleet.cx().take_job::<$operation>(token) {
-                        Some(then) => then.resume(self, result),
-                        None => self.fleet.log(LogEvent::error("the store reported a job twice")),
-                    },)*
-                }
-            }
-        }
-    };
+    /// Passes the store's report to the continuation.
+    fn resume(self: Box<Self>, core: &mut Core, report: Report);
 }
 
-jobs! {
-    accept: Accept;
-    read_sources: ReadSources;
-    open: Open;
-    begin_turn: BeginTurn;
-    append_event: AppendEvent;
-    complete_turn: CompleteTurn;
-    await_reply: AwaitReply;
-    forgo_reply: ForgoReply;
-    observe: Observe;
-    log_llm: LogLlm;
-    note_approval: NoteApproval;
-    note_attempt: NoteAttempt;
-    park_event: ParkEvent;
-    retry_event: RetryEvent;
-    drop_event: DropEvent;
-    arrange_event: ArrangeEvent;
-    cancel_event: CancelEvent;
-    read_page: ReadPage;
-    read_page_before: ReadPageBefore;
-    read_message: ReadMessage;
-    look_up_event: LookUpEvent;
-    read_events: ReadEvents;
-    inspect: Inspect;
-    keep_schedules: KeepSchedules;
-    verify_instance: VerifyInstance;
-    verify_workspace_files: VerifyWorkspaceFiles;
-    verify_root_files: VerifyRootFiles;
-    export: Export;
-    import: Import;
-    pin_conversation: PinConversation;
-    begin_rewind: BeginRewind;
-    finish_rewind: FinishRewind;
-    abandon_rewind: AbandonRewind;
-    close: Close;
-    delete: Delete;
-    audit: Audit;
-    record_usage: RecordUsage;
-}
+impl<O: Operation, C: Continuation<O>> PendingJob for Job<O, C> {
+    fn instance(&self) -> Option<&InstanceRef> {
+        self.then.instance()
+    }
 
-#[cfg(test)]
-impl Jobs {
-    /// True if a lookup of this event is pending.
-    pub(super) fn is_looking_up(&self, key: &InstanceKey, event_id: &EventId) -> bool {
-        self.look_up_event.values().any(|then| {
-            let is_of_key = then.instance().is_some_and(|at| at.instance_key == *key);
-            is_of_key && format!("{then:?}").contains(event_id.as_str())
-        })
+    #[cfg(test)]
+    fn operation(&self) -> &'static str {
+        type_name::<O>()
+    }
+
+    #[cfg(test)]
+    fn continuation(&self) -> &dyn fmt::Debug {
+        &self.then
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, report: Report) {
+        match O::output(report) {
+            Some(result) => Box::new(self.then).resume(core, result),
+            None => {
+                let event = LogEvent::error("the store reported another operation than the job's");
+                core.fleet.log(event.with("operation", type_name::<O>()));
+            }
+        }
     }
 }
 
+/// Jobs that have not completed, by token.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    next_token: u64,
+    pending: BTreeMap<u64, Box<dyn PendingJob>>,
+}
+
 impl Jobs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// True if a pending job concerns an instance that passes `test`.
+    pub(super) fn any(&self, test: impl FnMut(&InstanceRef) -> bool) -> bool {
+        let jobs = self.pending.values();
+        jobs.filter_map(|job| job.instance()).any(test)
+    }
+
     /// Stores the continuation of an operation and returns the job for the store.
-    pub(crate) fn add<O: JobOperation>(
+    pub(crate) fn add<O: Operation + 'static>(
         &mut self,
         operation: O,
         then: impl Continuation<O> + 'static,
     ) -> StoreJob {
         self.next_token += 1;
         let token = self.next_token;
-        O::pending(self).insert(token, Box::new(then));
+        let of = PhantomData::<fn(O)>;
+        self.pending.insert(token, Box::new(Job { then, of }));
         let op = operation.into();
         StoreJob { token, op }
     }
 
-    /// Removes the continuation of a completed job; `None` if it was already taken.
-    pub(crate) fn take<O: JobOperation>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
-        O::pending(self).remove(&token)
+    /// Removes a completed job; `None` if it was already taken.
+    pub(crate) fn take(&mut self, token: u64) -> Option<Box<dyn PendingJob>> {
+        self.pending.remove(&token)
+    }
+
+    /// True if a lookup of this event is pending.
+    #[cfg(test)]
+    pub(super) fn is_looking_up(&self, key: &InstanceKey, event_id: &EventId) -> bool {
+        self.pending.values().any(|job| {
+            let is_of_key = job.instance().is_some_and(|at| at.instance_key == *key);
+            is_of_key
+                && job.operation() == type_name::<LookUpEvent>()
+                && format!("{:?}", job.continuation()).contains(event_id.as_str())
+        })
+    }
+}
+
+impl Core {
+    pub(super) fn on_stored(&mut self, completion: StoreCompletion) {
+        match self.fleet.cx().take_job(completion.token) {
+            Some(job) => job.resume(self, completion.report),
+            None => {
+                let event = LogEvent::error("the store reported a job twice");
+                self.fleet.log(event);
+            }
+        }
     }
 }
 

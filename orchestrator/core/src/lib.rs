@@ -170,7 +170,12 @@ impl Core {
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
-            CoreInput::Bundle(done) => self.fleet.on_bundle(*done),
+            CoreInput::Bundle(done) => {
+                match self.fleet.workspace_and_cx(&done.instance.workspace_id) {
+                    Some((workspace, cx)) => workspace.on_bundle(cx, *done),
+                    None => self.fleet.cx().abandon_bundle_work(*done),
+                }
+            }
             CoreInput::Joint(done) => self.on_joint(*done),
             CoreInput::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
             CoreInput::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),

@@ -18,15 +18,16 @@ use goondan_protocol::rehearsal::DEFAULT_REHEARSAL_TURNS;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
 use goondan_store::instance::work_dir;
-use goondan_store::writer::operation::{Inspect, Inspection};
+use goondan_store::writer::operation::{Inspect, Inspection, Operation};
 use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
+use crate::fleet::Workspace;
 use crate::fleet::bundle_of;
 use crate::fleet::conversation::DeleteReply;
 use crate::fleet::event_queue::EventOrigin;
 use crate::fleet::parked_events::ParkedEventDecision;
-use crate::jobs::{Continuation, JobOperation, continuation};
+use crate::jobs::{Continuation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
 use crate::router::{RoutingError, SENT_EVENT};
 use crate::{Core, CoreEffect, LoadPurpose, Peer, RequestToken, control_error, router};
@@ -125,7 +126,7 @@ continuation! {
 }
 
 impl Core {
-    fn with_instance<O: JobOperation, C: Continuation<O> + 'static>(
+    fn with_instance<O: Operation + 'static, C: Continuation<O> + 'static>(
         &mut self,
         token: RequestToken,
         workspace_id: WorkspaceId,
@@ -150,7 +151,8 @@ impl Core {
             return;
         }
         self.tasks.forget_readers(&mut self.fleet, &gone);
-        self.fleet.forget_waiters(&gone);
+        self.fleet
+            .each_workspace(|workspace, _| workspace.forget_waiters(&gone));
         self.fleet.cx().audience_mut().forget(&gone);
     }
 
@@ -264,7 +266,35 @@ impl Core {
             sent,
             wait: send.wait,
         };
-        self.fleet.accept(instance, &route.agent, event, reply);
+        let id = instance.workspace_id.clone();
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&id) {
+            workspace.accept(cx, instance, &route.agent, event, reply);
+        }
+    }
+
+    fn serve_bundle(
+        &mut self,
+        token: RequestToken,
+        id: &WorkspaceId,
+        key: &InstanceKey,
+        call: BundleCall,
+    ) {
+        self.fleet.serve(token, id, |workspace, cx| {
+            workspace.serve_bundle(cx, token, key, call)
+        });
+    }
+
+    fn decide_parked(
+        &mut self,
+        token: RequestToken,
+        at: &InstanceRef,
+        event_id: EventId,
+        decision: ParkedEventDecision,
+    ) {
+        self.fleet.serve(token, &at.workspace_id, |workspace, cx| {
+            workspace.decide(cx, token, at, event_id, decision);
+            Ok(())
+        });
     }
 
     fn list_instances(&mut self, token: RequestToken, list: ListInstances) {
@@ -272,7 +302,8 @@ impl Core {
             Ok(workspaces) => workspaces,
             Err(error) => return self.fleet.respond_error(token, error),
         };
-        let processing = self.fleet.in_turn();
+        let all = self.fleet.workspaces().values();
+        let processing = all.flat_map(Workspace::in_turn).collect();
         self.fleet.cx().emit(CoreEffect::ListInstances {
             token,
             list,
@@ -369,8 +400,7 @@ impl Core {
                     workspace_id,
                     instance_key,
                 };
-                self.fleet
-                    .decide(token, at, retry.event_id, ParkedEventDecision::Retry);
+                self.decide_parked(token, &at, retry.event_id, ParkedEventDecision::Retry);
             }
             Call::DropEvent(drop) => {
                 let (workspace_id, instance_key) = (drop.workspace_id, drop.instance_key);
@@ -378,8 +408,7 @@ impl Core {
                     workspace_id,
                     instance_key,
                 };
-                self.fleet
-                    .decide(token, at, drop.event_id, ParkedEventDecision::Drop);
+                self.decide_parked(token, &at, drop.event_id, ParkedEventDecision::Drop);
             }
             Call::CancelEvent(cancel) => self.cancel_event(token, cancel),
             Call::PauseEvent(pause) => self.arrange_event(token, pause),
@@ -401,7 +430,12 @@ impl Core {
                 let page = self.fleet.view().list_unknown_calls(&list);
                 self.fleet.answer(token, page);
             }
-            Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
+            Call::SettleCall(settle) => {
+                let id = settle.workspace_id.clone();
+                self.fleet.serve(token, &id, |workspace, cx| {
+                    workspace.settle_call(cx, token, peer, settle)
+                });
+            }
             Call::ListSchedules(list) => self.schedules.list(&mut self.fleet, token, &list),
             Call::CreateSchedule(create) => self.create_schedule(token, peer, create),
             Call::MoveSchedule(moved) => {
@@ -509,54 +543,61 @@ impl Core {
             Call::MergeProposal(call) => {
                 self.use_proposals(ProposalRequester::Client(token), ProposalWork::Merge(call));
             }
-            Call::ShowBundle(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Show,
-            ),
-            Call::ReadBundleLog(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Log,
-            ),
-            Call::ShowChangeset(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Changeset(call.changeset_id),
-            ),
-            Call::RehearseBundle(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Rehearse(call.subject, call.turns.unwrap_or(DEFAULT_REHEARSAL_TURNS)),
-            ),
-            Call::ApproveChangeset(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Approve(call.changeset_id, call.reason),
-            ),
-            Call::RejectChangeset(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Reject(call.changeset_id, call.reason),
-            ),
-            Call::RevertBundle(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Revert(call.revision, call.reason),
-            ),
-            Call::PinBundle(call) => self.fleet.serve_bundle(
-                token,
-                call.workspace_id,
-                call.instance_key,
-                BundleCall::Pin(call.pinned),
-            ),
+            Call::ShowBundle(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(token, &id, &key, BundleCall::Show);
+            }
+            Call::ReadBundleLog(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(token, &id, &key, BundleCall::Log);
+            }
+            Call::ShowChangeset(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(token, &id, &key, BundleCall::Changeset(call.changeset_id));
+            }
+            Call::RehearseBundle(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(
+                    token,
+                    &id,
+                    &key,
+                    BundleCall::Rehearse(
+                        call.subject,
+                        call.turns.unwrap_or(DEFAULT_REHEARSAL_TURNS),
+                    ),
+                );
+            }
+            Call::ApproveChangeset(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(
+                    token,
+                    &id,
+                    &key,
+                    BundleCall::Approve(call.changeset_id, call.reason),
+                );
+            }
+            Call::RejectChangeset(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(
+                    token,
+                    &id,
+                    &key,
+                    BundleCall::Reject(call.changeset_id, call.reason),
+                );
+            }
+            Call::RevertBundle(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(
+                    token,
+                    &id,
+                    &key,
+                    BundleCall::Revert(call.revision, call.reason),
+                );
+            }
+            Call::PinBundle(call) => {
+                let (id, key) = (call.workspace_id, call.instance_key);
+                self.serve_bundle(token, &id, &key, BundleCall::Pin(call.pinned));
+            }
             call @ (Call::CreateTask(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)

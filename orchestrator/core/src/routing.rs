@@ -37,16 +37,18 @@ impl Core {
             request_id,
         };
         let is_hello = matches!(message, ToOrchestrator::Hello(_));
-        let now = self.fleet.now();
-        let slot = self.fleet.slot_mut(&owner);
-        if let Some(Err(problem)) = slot.map(|slot| slot.heard(now, is_hello)) {
-            return self.fleet.on_broken(process, problem);
+        if let Some((workspace, cx)) = self.fleet.workspace_of(process)
+            && let Some(slot) = workspace.slot_mut(&owner)
+            && let Err(problem) = slot.heard(cx.now(), is_hello)
+        {
+            return workspace.on_broken(cx, process, problem);
         }
         match (message, &owner) {
             (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
             (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
             (ToOrchestrator::Confined(confined), _) => {
-                if let Some(slot) = self.fleet.slot_mut(&owner) {
+                let workspace = self.fleet.workspace_of(process);
+                if let Some(slot) = workspace.and_then(|(it, _)| it.slot_mut(&owner)) {
                     slot.confined(confined);
                 }
             }
@@ -66,8 +68,9 @@ impl Core {
                 self.fleet.cx().answer_callback(request, came);
             }
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name)) => {
-                self.fleet
-                    .on_connector_event(id, name, request, trace, *event);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.on_connector_event(cx, name, request, trace, *event);
+                }
             }
             (ToOrchestrator::EventIgnored(ignored), ProcessOwner::Connector(id, name)) => {
                 if let Some((connector, cx)) = self.fleet.connector_and_cx(id, name) {
@@ -131,16 +134,21 @@ impl Core {
                 }
             }
             (ToOrchestrator::TurnAppend(append), ProcessOwner::Agent(at)) => {
-                self.fleet.on_turn_append(at, process, append);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+                    workspace.on_turn_append(cx, at, process, append);
+                }
             }
             (ToOrchestrator::TurnComplete(complete), ProcessOwner::Agent(at)) => {
-                self.fleet.on_complete(at, process, complete);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+                    workspace.on_complete(cx, at, process, complete);
+                }
             }
             (ToOrchestrator::AgentAsk(ask), ProcessOwner::Agent(at)) => {
-                let asked = self
-                    .fleet
-                    .on_agent_ask(at, process, request_id, trace, *ask);
-                match asked {
+                let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+                let forwarded = workspace.and_then(|(workspace, cx)| {
+                    workspace.on_agent_ask(cx, at, request, trace, *ask)
+                });
+                match forwarded {
                     Some((requester, ForwardedRequest::Files(work))) => {
                         self.use_proposals(ProposalRequester::Agent(requester), work);
                     }
@@ -161,7 +169,9 @@ impl Core {
                 }
             }
             (ToOrchestrator::Observe(event), ProcessOwner::Agent(at)) => {
-                self.fleet.on_observe(at, process, *event);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+                    workspace.on_observe(cx, at, process, *event);
+                }
             }
             (ToOrchestrator::Call(call), ProcessOwner::Agent(at)) => {
                 self.calls
@@ -236,7 +246,9 @@ impl Core {
         match &owner {
             ProcessOwner::Agent(at) => {
                 self.calls.on_caller_gone(fleet, process, at);
-                if fleet.on_agent_exited(at, is_crash.then_some(how)) {
+                let how = is_crash.then_some(how);
+                let workspace = fleet.workspace_and_cx(&at.workspace_id);
+                if workspace.is_some_and(|(it, cx)| it.on_agent_exited(cx, at, how)) {
                     self.calls.give_up_calls_of(fleet, at, None);
                     self.remove_from_store(at);
                 }
@@ -295,7 +307,9 @@ impl Core {
 
     /// Handles the passing of time for one process.
     pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
-        self.fleet.on_time(owner);
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(owner.workspace_id()) {
+            workspace.on_time(cx, owner);
+        }
         match owner {
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {}
             ProcessOwner::Connector(id, name) => {
@@ -318,7 +332,9 @@ impl Core {
     /// A turn has begun: requests of earlier turns are dropped.
     pub(crate) fn on_began(&mut self, beginning: Beginning, result: Result<OpenTurn, StoreError>) {
         let at = beginning.instance.clone();
-        if let Some(turn_id) = self.fleet.on_began(beginning, result) {
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        let begun = workspace.and_then(|(it, cx)| it.on_began(cx, beginning, result));
+        if let Some(turn_id) = begun {
             self.calls
                 .give_up_calls_of(&mut self.fleet, &at, Some(&turn_id));
         }
@@ -327,7 +343,9 @@ impl Core {
     /// A turn has ended: its pending requests are dropped, and the next turn may begin.
     pub(crate) fn on_committed(&mut self, completing: &Completing, result: Result<(), StoreError>) {
         let at = &completing.instance;
-        let Some(began_under) = self.fleet.on_committed(completing, result) else {
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        let began_under = workspace.and_then(|(it, cx)| it.on_committed(cx, completing, result));
+        let Some(began_under) = began_under else {
             return;
         };
         self.calls.give_up_calls_of(&mut self.fleet, at, None);
@@ -337,7 +355,9 @@ impl Core {
         for name in outdated {
             self.on_model_time(&at.workspace_id, &name);
         }
-        self.fleet.advance(at);
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+            workspace.advance(cx, at);
+        }
         self.fleet.offer_place();
     }
 
@@ -347,14 +367,18 @@ impl Core {
         cancelling: &Cancelling,
         result: Result<CancelScope, StoreError>,
     ) {
-        if let Some(turn_id) = self.fleet.on_cancelled(cancelling, result) {
+        let id = &cancelling.instance.workspace_id;
+        let workspace = self.fleet.workspace_and_cx(id);
+        let turn_id = workspace.and_then(|(it, cx)| it.on_cancelled(cx, cancelling, result));
+        if let Some(turn_id) = turn_id {
             self.on_committed(&cancelling.completing(turn_id), Ok(()));
         }
     }
 
     /// An event was parked: pending requests of its turn are dropped.
     pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) {
-        if self.fleet.on_parked(parking, result) {
+        let workspace = self.fleet.workspace_and_cx(&parking.instance.workspace_id);
+        if workspace.is_some_and(|(it, cx)| it.on_parked(cx, parking, result)) {
             self.calls
                 .give_up_calls_of(&mut self.fleet, &parking.instance, None);
         }

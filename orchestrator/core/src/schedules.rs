@@ -563,7 +563,7 @@ impl Schedules {
         let at = &keeping.instance;
         let now = fleet.now().wall;
         let Some(calendar) = self.calendar_mut(at) else {
-            return fleet.forget_if_done(at);
+            return forget_if_done(fleet, at);
         };
         let Some((queued, book)) = calendar.writing.take() else {
             return;
@@ -608,7 +608,7 @@ impl Schedules {
                 calendar.check_at = Some(later(now, SCHEDULE_RETRY_MS));
             }
         }
-        fleet.forget_if_done(at);
+        forget_if_done(fleet, at);
     }
 }
 
@@ -682,7 +682,16 @@ fn submit(
         occurrence,
         result: Ok(()),
     }));
-    fleet.accept(at.clone(), &agent, event, origin);
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+        workspace.accept(cx, at.clone(), &agent, event, origin);
+    }
+}
+
+/// Removes an idle conversation without a process.
+fn forget_if_done(fleet: &mut Fleet, at: &InstanceRef) {
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+        workspace.forget_if_done(cx, &at.instance_key);
+    }
 }
 
 /// Writes a change to disk.

@@ -3,13 +3,17 @@
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::metrics::{Labels, Metric, Micros, Sample};
+use goondan_store::writer::operation::Operation;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::queue::{Message, MessageQueue};
+use crate::exchange::joint::FreezeId;
+use crate::fleet::bundle_queue::BundleQueues;
+use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
 use crate::fleet::process_table::ProcessTable;
 use crate::fleet::watchers::Audience;
-use crate::jobs::{Continuation, JobOperation, Jobs};
+use crate::jobs::{Continuation, Jobs, PendingJob};
 use crate::{ClockTime, CoreEffect, Facts, LogEvent, RequestToken};
 
 /// The daemon is stopping: no new work begins.
@@ -27,6 +31,8 @@ pub(crate) struct Cx {
     now: ClockTime,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
     next_call: u64,
+    freezes: u64,
+    bundles: BundleQueues,
     jobs: Jobs,
     messages: MessageQueue,
     effects: Vec<CoreEffect>,
@@ -43,6 +49,8 @@ impl Cx {
             now: ClockTime { mono_ms: 0, wall },
             next_uuid: Box::new(next_uuid),
             next_call: 0,
+            freezes: 0,
+            bundles: BundleQueues::default(),
             jobs: Jobs::default(),
             messages: MessageQueue::default(),
             effects: Vec::new(),
@@ -70,6 +78,21 @@ impl Cx {
     pub(crate) fn next_call_id(&mut self) -> CallId {
         self.next_call += 1;
         CallId(self.next_call)
+    }
+
+    /// A name for an operation that freezes a conversation.
+    pub(crate) fn next_freeze_id(&mut self) -> FreezeId {
+        self.freezes += 1;
+        FreezeId(self.freezes)
+    }
+
+    /// Operations on the bundles of conversations.
+    pub(crate) fn bundles(&self) -> &BundleQueues {
+        &self.bundles
+    }
+
+    pub(crate) fn bundles_mut(&mut self) -> &mut BundleQueues {
+        &mut self.bundles
     }
 
     pub(crate) fn emit(&mut self, effect: CoreEffect) {
@@ -149,13 +172,18 @@ impl Cx {
         self.messages.send(message);
     }
 
+    /// Reports the progress of a run to its task.
+    pub(crate) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
+        self.send(Message::Run(of.clone(), news));
+    }
+
     /// Takes the next message to deliver.
     pub(crate) fn next_message(&mut self) -> Option<Message> {
         self.messages.next()
     }
 
     /// Submits a job to the store, with its continuation.
-    pub(crate) fn store<O: JobOperation>(
+    pub(crate) fn store<O: Operation + 'static>(
         &mut self,
         operation: O,
         then: impl Continuation<O> + 'static,
@@ -169,11 +197,8 @@ impl Cx {
         &self.jobs
     }
 
-    /// Continuation of a job that the store has finished; `None` if it was already reported.
-    pub(crate) fn take_job<O: JobOperation>(
-        &mut self,
-        token: u64,
-    ) -> Option<Box<dyn Continuation<O>>> {
+    /// Takes a job that the store has finished; `None` if it was already reported.
+    pub(crate) fn take_job(&mut self, token: u64) -> Option<Box<dyn PendingJob>> {
         self.jobs.take(token)
     }
 }

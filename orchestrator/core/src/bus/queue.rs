@@ -42,6 +42,8 @@ pub(crate) enum Message {
 /// sent again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Notice {
+    /// To the fleet: the process of a conversation must start, if there is capacity.
+    Start(InstanceRef),
     /// To requests: a frozen conversation may have a next step.
     Frozen(InstanceRef),
     /// To tasks: the total of a task must be read from the ledger.
@@ -74,7 +76,11 @@ impl Message {
             Self::Notice(Notice::Spent(_)) => Lane::Usage,
             Self::Notice(Notice::Budget(_) | Notice::Budgets(_)) => Lane::Budget,
             Self::Notice(
-                Notice::Frozen(_) | Notice::Reckon(_) | Notice::Charged(_) | Notice::Decisions(_),
+                Notice::Start(_)
+                | Notice::Frozen(_)
+                | Notice::Reckon(_)
+                | Notice::Charged(_)
+                | Notice::Decisions(_),
             )
             | Self::Run(..)
             | Self::Submitted(_)

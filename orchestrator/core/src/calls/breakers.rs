@@ -12,6 +12,7 @@ use super::{CallState, Calls, OpenCall};
 use crate::LogEvent;
 use crate::fleet::Fleet;
 use crate::fleet::breaker::{Breaker, BreakerScope, OpenBreaker, Passage, is_outage};
+use crate::fleet::conversation::Conversation;
 use crate::fleet::model_failures::FailureChange;
 use crate::limits::CALL_ATTEMPTS_MAX;
 
@@ -39,7 +40,8 @@ fn has_fallback(fleet: &Fleet, call: &OpenCall, code: CallErrorCode) -> bool {
     let CallTarget::Model { name } = &call.target else {
         return false;
     };
-    let Some((agent, _)) = fleet.agent_in_turn(&call.at) else {
+    let entry = fleet.conversation(&call.at);
+    let Some((agent, _)) = entry.and_then(Conversation::agent_in_turn) else {
         return false;
     };
     let ModelProvider::Connector { fallbacks, .. } = &agent.model.provider else {

@@ -36,6 +36,8 @@ use super::{Calls, OpenCall};
 use crate::bus::queue::{Message, Notice};
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
+use crate::fleet::conversation::Conversation;
+use crate::fleet::task_conversations::TaskConversation;
 use crate::limits::{
     BUDGET_STATES_SHOWN, BUDGET_WARNING_PERCENT, ESTIMATE_BYTES_PER_TOKEN, ESTIMATE_REPLY_TOKENS,
 };
@@ -145,7 +147,7 @@ pub(super) fn within(id: &WorkspaceId, key: &InstanceKey) -> InstanceRef {
 
 fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, warning: &str) {
     let timestamp = fleet.now().wall;
-    let turn = fleet.turn_of(at).cloned();
+    let turn = fleet.conversation(at).and_then(Conversation::turn).cloned();
     let trace = turn.as_ref().map(|turn| turn.context.trace);
     let event = LifecycleEvent::BudgetWarning {
         instance_key: at.instance_key.clone(),
@@ -153,7 +155,9 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
     };
     fleet.announce(&at.workspace_id, event, trace);
     // Task usage belongs to no turn, and neither does usage reported after the turn ended.
-    let Some((turn, agent_name)) = turn.zip(fleet.agent_name(at).cloned()) else {
+    let Some((turn, agent_name)) =
+        turn.zip(fleet.conversation(at).map(Conversation::agent).cloned())
+    else {
         return;
     };
     let trace = turn.context.trace;
@@ -173,11 +177,18 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
     }
 }
 
+/// The task that a conversation works on, if any.
+pub(super) fn task_of<'f>(fleet: &'f Fleet, at: &InstanceRef) -> Option<&'f TaskConversation> {
+    let workspace = fleet.workspaces().get(&at.workspace_id)?;
+    workspace.task_of(&at.instance_key)
+}
+
 impl Calls {
     pub(super) fn agent_of(&self, fleet: &Fleet, at: &InstanceRef) -> Option<AgentName> {
         let accounts = self.accounts.get(&at.workspace_id)?;
         let spender = accounts.agent_of(&BudgetOwner::Instance(at.instance_key.clone()));
-        spender.or_else(|| fleet.agent_name(at)).cloned()
+        let own = || fleet.conversation(at).map(Conversation::agent);
+        spender.or_else(own).cloned()
     }
 
     /// Calls `each` with every limit of a workspace that applies to one of these payers, and the
@@ -240,15 +251,14 @@ impl Calls {
         at: &InstanceRef,
         target: &CallTarget,
     ) -> Vec<BudgetOwner> {
-        let (CallTarget::Model { .. }, Some(agent)) = (target, fleet.agent_name(at)) else {
+        let (CallTarget::Model { .. }, Some(entry)) = (target, fleet.conversation(at)) else {
             return Vec::new();
         };
-        let entry = fleet.conversation(at);
-        let asked_by = entry.map(|entry| entry.asked_by(&at.instance_key));
-        let asked_by = asked_by.unwrap_or_default();
+        let agent = entry.agent();
+        let asked_by = entry.asked_by(&at.instance_key);
         let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
         let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
-        let own = match fleet.task_of(at) {
+        let own = match task_of(fleet, at) {
             Some(conversation) => BudgetOwner::Task(conversation.ledger_task()),
             None => BudgetOwner::Instance(at.instance_key.clone()),
         };
@@ -322,7 +332,7 @@ impl Calls {
         match fleet.bundle(&call.at.workspace_id) {
             Some(bundle)
                 if !call.payers.is_empty()
-                    && (!bundle.budgets.is_empty() || fleet.task_of(&call.at).is_some()) =>
+                    && (!bundle.budgets.is_empty() || task_of(fleet, &call.at).is_some()) =>
             {
                 self.verdict_in(fleet, bundle, call)
             }

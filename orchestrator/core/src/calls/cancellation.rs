@@ -56,7 +56,9 @@ impl Calls {
         process: ProcessId,
         at: &InstanceRef,
     ) {
-        let is_staying = fleet.why_nothing_begins(at).is_none();
+        let is_staying = fleet
+            .workspace_and_cx(&at.workspace_id)
+            .is_none_or(|(it, cx)| it.why_nothing_begins(cx, &at.instance_key).is_none());
         for id in self.ids(|call| call.waiter.is_some_and(|(p, _)| p == process)) {
             match self.open.get_mut(&id) {
                 Some(call) if is_staying && call.record.is_some() => call.waiter = None,

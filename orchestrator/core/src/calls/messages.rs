@@ -13,6 +13,7 @@ use goondan_protocol::trace::TraceContext;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Credential;
+use crate::fleet::conversation::Conversation;
 use crate::fleet::turn::ActiveTurn;
 use crate::fleet::{Fleet, authority};
 use crate::{CoreEffect, ProcessId};
@@ -31,7 +32,10 @@ pub(super) fn check_call(
     asked: &OutgoingCall,
 ) -> Result<ActiveTurn, CallError> {
     let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
-    let (agent, turn) = fleet.agent_in_turn(at).ok_or_else(gone)?;
+    let entry = fleet.conversation(at);
+    let (agent, turn) = entry
+        .and_then(Conversation::agent_in_turn)
+        .ok_or_else(gone)?;
     authority::may_call(agent, turn, asked)?;
     Ok(turn.clone())
 }
@@ -98,7 +102,10 @@ pub(super) fn answer_call(
         outcome,
         looked_back: None,
     };
-    fleet.send_agent(at, process, None, None, ToAgent::CallResult(result));
+    if let Some((entry, cx)) = fleet.conversation_and_cx(at) {
+        let result = ToAgent::CallResult(result);
+        entry.send(cx, at, (process, None), None, result);
+    }
 }
 
 /// Notifies the watchers of the turn that a fallback model is used (`STEER-5`).
@@ -107,7 +114,11 @@ pub(super) fn tell_of_fallback(fleet: &mut Fleet, at: &InstanceRef, asked: &Outg
         return;
     };
     let is_first = |(agent, _): (&AgentDefinition, &ActiveTurn)| agent.model.name == *name;
-    if fleet.agent_in_turn(at).is_none_or(is_first) {
+    let entry = fleet.conversation(at);
+    if entry
+        .and_then(Conversation::agent_in_turn)
+        .is_none_or(is_first)
+    {
         return;
     }
     let target = asked.target.to_string();

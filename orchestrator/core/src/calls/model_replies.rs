@@ -19,6 +19,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::accounts::agents_of;
+use super::budgets::task_of;
 use super::last_reply::LastReply;
 use super::messages::answer_call;
 use super::{CallState, Calls, OpenCall};
@@ -90,7 +91,14 @@ pub(super) fn step_to_record(
     let step_id = place.and_then(|place| place.step_id.clone());
     let turn_id = place.map(|place| &place.turn_id);
     match step_id {
-        Some(step_id) if is_model && fleet.turn_of(at).map(|turn| &turn.turn_id) == turn_id => {
+        Some(step_id)
+            if is_model
+                && fleet
+                    .conversation(at)
+                    .and_then(Conversation::turn)
+                    .map(|turn| &turn.turn_id)
+                    == turn_id =>
+        {
             Ok(Some(step_id))
         }
         _ => Err("it asked to record a reply, but the reply belongs to no step in progress"),
@@ -189,16 +197,16 @@ impl Calls {
             micro_usd: spent.cost.map_or(reserved.micro_usd, |_| MicroUsd(0)),
         };
         let mut asked_by_agents = agents_of(&call.payers);
-        let agent_name = fleet.agent_name(&at)?.clone();
+        let entry = fleet.conversation(&at)?;
+        let agent_name = entry.agent().clone();
         asked_by_agents.retain(|agent| *agent != agent_name);
-        let task = fleet.task_of(&at).map(TaskConversation::ledger_task);
-        let entry = fleet.conversation(&at);
-        let bundle_revision = entry.and_then(Conversation::bundle_revision).cloned();
-        let asked_by = entry.map(|entry| entry.asked_by(&at.instance_key));
+        let task = task_of(fleet, &at).map(TaskConversation::ledger_task);
+        let bundle_revision = entry.bundle_revision().cloned();
+        let asked_by = entry.asked_by(&at.instance_key);
         Some(LedgerEntry {
             id: entry_id,
             at: received_at,
-            asked_by: asked_by.unwrap_or_default(),
+            asked_by,
             agent_name,
             asked_by_agents,
             instance_key: at.instance_key,
@@ -290,7 +298,9 @@ impl Calls {
             }
         };
         call.state = CallState::Recording { message };
-        fleet.note_reply(&instance, &turn_id, &event);
+        if let Some((workspace, cx)) = fleet.workspace_and_cx(&instance.workspace_id) {
+            workspace.note_reply(cx, &instance, &turn_id, &event);
+        }
         let append = AppendEvent {
             instance: instance.clone(),
             turn_id: turn_id.clone(),
@@ -387,6 +397,8 @@ impl Calls {
         };
         // The restarted agent requests the step again and receives the reply kept here.
         call.state = CallState::Unrecorded { message };
-        fleet.on_store_failure(at, Some(process), error);
+        if let Some((workspace, cx)) = fleet.workspace_and_cx(&at.workspace_id) {
+            workspace.on_store_failure(cx, at, Some(process), error);
+        }
     }
 }

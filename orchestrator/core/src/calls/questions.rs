@@ -26,6 +26,7 @@ use super::{CallState, Calls, OpenCall};
 use crate::bus::queue::{Message, Notice};
 use crate::exchange::ChildRequest;
 use crate::fleet::Fleet;
+use crate::fleet::conversation::Conversation;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 #[derive(Debug)]
@@ -79,7 +80,7 @@ fn observe_question(
     detail: &str,
 ) {
     let (at, timestamp) = (question.at(), fleet.now().wall);
-    let Some(turn) = fleet.turn_of(&at) else {
+    let Some(turn) = fleet.conversation(&at).and_then(Conversation::turn) else {
         return;
     };
     if question.info.turn_id.as_ref() != Some(&turn.turn_id) {

@@ -28,7 +28,7 @@ pub(super) struct TokenRejection {
 /// True if a process has the same tokens that were rejected for this call.
 pub(super) fn runs_with_declined(fleet: &Fleet, call: &OpenCall, process: ProcessId) -> bool {
     call.declined.as_ref().is_some_and(|declined| {
-        let tokens = fleet.tokens_of(process).map(|(_, tokens)| tokens);
+        let tokens = fleet.view().tokens_of(process).map(|(_, tokens)| tokens);
         tokens == Some(&declined.tokens)
     })
 }
@@ -44,7 +44,7 @@ pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNee
 
 /// Reports that a token is valid after a call succeeded.
 pub(super) fn note_verdict(fleet: &mut Fleet, process: ProcessId, outcome: &CallOutcome) {
-    if let (CallOutcome::Ok(_), Some((id, tokens))) = (outcome, fleet.tokens_of(process)) {
+    if let (CallOutcome::Ok(_), Some((id, tokens))) = (outcome, fleet.view().tokens_of(process)) {
         let report = TokenReport {
             call: None,
             process,
@@ -65,7 +65,7 @@ impl Calls {
         process: ProcessId,
         said: &TokenVerdict,
     ) -> bool {
-        let Some((id, tokens)) = fleet.tokens_of(process) else {
+        let Some((id, tokens)) = fleet.view().tokens_of(process) else {
             return false;
         };
         let report = TokenReport {
@@ -97,7 +97,7 @@ impl Calls {
         };
         // With several tokens, the one that lacks permissions is unknown.
         let is_of_one = |tokens: &Tokens| said == TokenVerdict::Declined || tokens.len() == 1;
-        let tokens = fleet.tokens_of(process);
+        let tokens = fleet.view().tokens_of(process);
         let Some((workspace_id, tokens)) = tokens.filter(|(_, tokens)| is_of_one(tokens)) else {
             return Err(error);
         };

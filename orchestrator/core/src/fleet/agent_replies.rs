@@ -13,7 +13,7 @@
 use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
-use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef, TurnId};
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
@@ -24,8 +24,9 @@ use serde_json::json;
 use super::conversation_run::RunUpdate;
 use super::event_queue::EventOrigin;
 use super::waiters::TurnWaiter;
-use super::{Fleet, ProcessOwner};
+use super::{ProcessOwner, Workspace};
 use crate::LogEvent;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::limits::LOOK_AGAIN_MS;
 use crate::refusals::{AgentRequestError, parked_error};
@@ -73,7 +74,7 @@ continuation! {
         event: Box<AgentEvent>,
         reply: Box<AgentEvent>,
         reply_mode: ReplyMode,
-    } after AwaitReply => core.fleet.on_awaiting_then_ask
+    } after AwaitReply => workspace.on_awaiting_then_ask
 }
 
 continuation! {
@@ -84,12 +85,12 @@ continuation! {
         question: EventId,
         reply: Box<AgentEvent>,
         note: String,
-    } after AwaitReply => core.fleet.on_awaiting_then_tell
+    } after AwaitReply => workspace.on_awaiting_then_tell
 }
 
 continuation! {
     /// Records that no answer is expected, then notifies the requester.
-    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => core.fleet.on_forgone
+    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => workspace.on_forgone
 }
 
 continuation! {
@@ -98,13 +99,37 @@ continuation! {
         question: EventId,
         target: InstanceRef,
         turn_is_open: bool,
-    } after LookUpEvent => &core.fleet.on_question_looked_up
+    } after LookUpEvent => &workspace.on_question_looked_up
 }
 
-impl Fleet {
+/// True if the process that asked has not exited.
+fn is_up(cx: &Cx, requester: &Requester) -> bool {
+    let owner = cx.processes().owner_of(requester.process);
+    owner == Some(&ProcessOwner::Agent(requester.at.clone()))
+}
+
+impl AwaitingThenAsk {
+    /// Has the store record the expected answer.
+    pub(super) fn begin(self, cx: &mut Cx) {
+        let awaited = PendingReplyRecord {
+            question: self.event.id.clone(),
+            target: self.target.instance_key.clone(),
+            reply: (*self.reply).clone(),
+        };
+        let op = AwaitReply {
+            instance: self.instance.clone(),
+            awaited: Box::new(awaited),
+            at: cx.now().wall,
+        };
+        cx.store(op, self);
+    }
+}
+
+impl Workspace {
     /// Handles a question that is durable in the target instance.
     pub(super) fn on_question_accepted(
         &mut self,
+        cx: &mut Cx,
         target: &InstanceRef,
         question: &EventId,
         (requester, reply_mode): (Requester, ReplyMode),
@@ -117,9 +142,9 @@ impl Fleet {
             EventState::Unknown | EventState::Waiting => None,
         };
         match (reply_mode, over) {
-            (ReplyMode::Hand, _) => self.tell_accepted(&requester, target, question, None),
+            (ReplyMode::Hand, _) => self.tell_accepted(cx, &requester, target, question, None),
             (ReplyMode::Wait { .. }, Some(outcome)) => {
-                self.tell_answered(&requester, target, question, &outcome);
+                self.tell_answered(cx, &requester, target, question, &outcome);
             }
             (ReplyMode::Wait { until_ms }, None) => {
                 let mode = Mode::Call {
@@ -131,34 +156,33 @@ impl Fleet {
                     reply,
                     mode,
                 };
-                match self.why_nothing_begins(target) {
-                    Some(error) if !self.is_turn_of(target, question) => {
-                        self.wait_no_longer(target, question, waiter, error.message);
+                match self.why_nothing_begins(cx, &target.instance_key) {
+                    Some(error) if !self.is_turn_of(&target.instance_key, question) => {
+                        self.wait_no_longer(cx, target, question, waiter, error.message);
                     }
                     _ => self.add_waiter(target, question, waiter),
                 }
             }
             (ReplyMode::Later { note }, over) => {
                 match over {
-                    Some(outcome) => self.deliver(&requester.at, &reply, &outcome),
+                    Some(outcome) => self.deliver(cx, &requester.at, &reply, &outcome),
                     None => self.watch_for(&requester.at, target, question, &reply),
                 }
-                self.tell_accepted(&requester, target, question, note);
+                self.tell_accepted(cx, &requester, target, question, note);
             }
         }
     }
 
-    fn is_turn_of(&mut self, at: &InstanceRef, event_id: &EventId) -> bool {
-        let turn = self.turn_of(at);
+    fn is_turn_of(&self, key: &InstanceKey, event_id: &EventId) -> bool {
+        let turn = self.turn_of(key);
         turn.is_some_and(|turn| turn.context.event_id == *event_id)
     }
 
     /// Adds an agent as a waiter for an event's turn. It waits at most once per question.
     fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
-        if let Some(entry) = self.conversation_mut(target) {
-            entry
-                .waiters_mut()
-                .add(question.clone(), TurnWaiter::Agent(waiter));
+        if let Some(entry) = self.conversations.get_mut(&target.instance_key) {
+            let waiter = TurnWaiter::Agent(waiter);
+            entry.waiters_mut().add(question.clone(), waiter);
         }
     }
 
@@ -177,10 +201,18 @@ impl Fleet {
         self.add_waiter(target, question, waiter);
     }
 
+    /// Ends the wait of the call that asked.
+    fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            entry.settle_question(question);
+        }
+    }
+
     /// Ends the wait of a call. The question stays open, and its answer will arrive as an event.
     /// The call returns once that is recorded.
     fn wait_no_longer(
         &mut self,
+        cx: &mut Cx,
         target: &InstanceRef,
         question: &EventId,
         waiter: AgentWaiter,
@@ -193,7 +225,7 @@ impl Fleet {
         } = waiter;
         let requester = match mode {
             // The process is gone; the next one asks again.
-            Mode::Call { requester, .. } if !self.is_here(&requester) => return,
+            Mode::Call { requester, .. } if !is_up(cx, &requester) => return,
             Mode::Call { requester, .. } => requester,
             Mode::Event => return self.watch_for(&at, target, question, &reply),
         };
@@ -206,7 +238,7 @@ impl Fleet {
         let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
-            at: self.cx.now().wall,
+            at: cx.now().wall,
         };
         let telling = AwaitingThenTell {
             instance: at,
@@ -216,15 +248,12 @@ impl Fleet {
             reply,
             note,
         };
-        self.cx.store(op, telling);
-    }
-
-    fn is_here(&self, requester: &Requester) -> bool {
-        self.owner_of(requester.process) == Some(&ProcessOwner::Agent(requester.at.clone()))
+        cx.store(op, telling);
     }
 
     fn on_awaiting_then_tell(
         &mut self,
+        cx: &mut Cx,
         telling: AwaitingThenTell,
         result: Result<ReplyAwaited, StoreError>,
     ) {
@@ -236,13 +265,14 @@ impl Fleet {
             reply,
             note,
         } = telling;
-        if self.note_awaiting(&requester, (&target, &question), &reply, result) {
-            self.tell_accepted(&requester, &target, &question, Some(note));
+        if self.note_awaiting(cx, &requester, (&target, &question), &reply, result) {
+            self.tell_accepted(cx, &requester, &target, &question, Some(note));
         }
     }
 
     fn on_awaiting_then_ask(
         &mut self,
+        cx: &mut Cx,
         asking: AwaitingThenAsk,
         result: Result<ReplyAwaited, StoreError>,
     ) {
@@ -255,7 +285,7 @@ impl Fleet {
             reply,
             reply_mode,
         } = asking;
-        if self.note_awaiting(&requester, (&target, &event.id), &reply, result) {
+        if self.note_awaiting(cx, &requester, (&target, &event.id), &reply, result) {
             let question = event.id.clone();
             let reply = EventOrigin::Agent {
                 requester,
@@ -263,13 +293,14 @@ impl Fleet {
                 question,
                 reply,
             };
-            self.accept(target, &agent, *event, reply);
+            self.accept(cx, target, &agent, *event, reply);
         }
     }
 
     /// Handles the store's result of recording an expected answer. False if it failed.
     fn note_awaiting(
         &mut self,
+        cx: &mut Cx,
         requester: &Requester,
         (target, question): (&InstanceRef, &EventId),
         reply: &AgentEvent,
@@ -277,13 +308,17 @@ impl Fleet {
     ) -> bool {
         match result {
             Ok(ReplyAwaited { is_open }) => {
-                if let Some(entry) = self.conversation_mut(&requester.at).filter(|_| is_open) {
+                if let Some(entry) = self
+                    .conversations
+                    .get_mut(&requester.at.instance_key)
+                    .filter(|_| is_open)
+                {
                     entry.expect_answer(question, target, reply);
                 }
                 true
             }
             Err(error) => {
-                self.on_store_failure(&requester.at, Some(requester.process), &error);
+                self.on_store_failure(cx, &requester.at, Some(requester.process), &error);
                 false
             }
         }
@@ -292,6 +327,7 @@ impl Fleet {
     /// Rejects a question that could not be sent.
     pub(super) fn refuse_requester(
         &mut self,
+        cx: &mut Cx,
         requester: &Requester,
         reply_mode: &ReplyMode,
         question: &EventId,
@@ -310,7 +346,7 @@ impl Fleet {
             let op = ForgoReply {
                 instance: requester.at.clone(),
                 question: question.clone(),
-                at: self.cx.now().wall,
+                at: cx.now().wall,
             };
             let forgoing = Forgoing {
                 instance: requester.at.clone(),
@@ -318,33 +354,34 @@ impl Fleet {
                 question: question.clone(),
                 answer: Box::new(answer),
             };
-            self.cx.store(op, forgoing);
+            cx.store(op, forgoing);
         } else {
             self.settle_question(&requester.at, question);
-            self.answer_agent(requester, answer);
+            self.answer_agent(cx, requester, answer);
         }
     }
 
-    fn on_forgone(&mut self, forgoing: Forgoing, result: Result<(), StoreError>) {
+    fn on_forgone(&mut self, cx: &mut Cx, forgoing: Forgoing, result: Result<(), StoreError>) {
         let (requester, question) = (&forgoing.requester, &forgoing.question);
         if let Err(error) = result {
-            return self.on_store_failure(&requester.at, Some(requester.process), &error);
+            return self.on_store_failure(cx, &requester.at, Some(requester.process), &error);
         }
-        if let Some(entry) = self.conversation_mut(&requester.at) {
+        if let Some(entry) = self.conversations.get_mut(&requester.at.instance_key) {
             entry.forgo_answer(question);
         }
-        self.answer_agent(requester, *forgoing.answer);
+        self.answer_agent(cx, requester, *forgoing.answer);
     }
 
     fn tell_accepted(
         &mut self,
+        cx: &mut Cx,
         requester: &Requester,
         target: &InstanceRef,
         question: &EventId,
         note: Option<String>,
     ) {
         self.settle_question(&requester.at, question);
-        let Some(agent) = self.agent_in(target) else {
+        let Some(agent) = self.agent_name(&target.instance_key).cloned() else {
             return;
         };
         let (instance_key, event_id) = (target.instance_key.clone(), question.clone());
@@ -361,18 +398,19 @@ impl Fleet {
                 reason,
             },
         };
-        self.answer_agent(requester, answer);
+        self.answer_agent(cx, requester, answer);
     }
 
     fn tell_answered(
         &mut self,
+        cx: &mut Cx,
         requester: &Requester,
         target: &InstanceRef,
         question: &EventId,
         outcome: &TurnOutcome,
     ) {
         self.settle_question(&requester.at, question);
-        let Some(agent) = self.agent_in(target) else {
+        let Some(agent) = self.agent_name(&target.instance_key).cloned() else {
             return;
         };
         let answer = AgentAnswer::Answered {
@@ -381,23 +419,13 @@ impl Fleet {
             event_id: question.clone(),
             outcome: capped(outcome),
         };
-        self.answer_agent(requester, answer);
-    }
-
-    fn agent_in(&mut self, at: &InstanceRef) -> Option<AgentName> {
-        self.agent_name(at).cloned()
-    }
-
-    /// Ends the wait of the call that asked.
-    fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.settle_question(question);
-        }
+        self.answer_agent(cx, requester, answer);
     }
 
     /// Sends the outcome of a turn to a waiting agent.
     pub(super) fn tell_agent(
         &mut self,
+        cx: &mut Cx,
         target: &InstanceRef,
         question: &EventId,
         waiter: &AgentWaiter,
@@ -405,15 +433,16 @@ impl Fleet {
     ) {
         match &waiter.mode {
             Mode::Call { requester, .. } => {
-                self.tell_answered(requester, target, question, outcome);
+                self.tell_answered(cx, requester, target, question, outcome);
             }
-            Mode::Event => self.deliver(&waiter.requester, &waiter.reply, outcome),
+            Mode::Event => self.deliver(cx, &waiter.requester, &waiter.reply, outcome),
         }
     }
 
     /// Notifies a waiter that no answer will arrive.
     pub(crate) fn fail_waiter(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         event_id: &EventId,
         waiter: TurnWaiter,
@@ -421,26 +450,24 @@ impl Fleet {
         status: QuestionStatus,
     ) {
         match (waiter, status) {
-            (TurnWaiter::Client { token, .. }, _) => self.cx.respond_error(token, error.clone()),
-            (TurnWaiter::Run(of), _) => self.tell_task(&of, RunUpdate::Ended(Err(error.clone()))),
+            (TurnWaiter::Client { token, .. }, _) => cx.respond_error(token, error.clone()),
+            (TurnWaiter::Run(of), _) => cx.tell_task(&of, RunUpdate::Ended(Err(error.clone()))),
             (TurnWaiter::Connection(waiter), status) => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-                    workspace.fail_connection(cx, at, event_id, waiter, error, status);
-                }
+                self.fail_connection(cx, at, event_id, waiter, error, status);
             }
             (TurnWaiter::Agent(waiter), QuestionStatus::Lost) => {
-                self.tell_agent(at, event_id, &waiter, &outcome_of(error));
+                self.tell_agent(cx, at, event_id, &waiter, &outcome_of(error));
             }
             (TurnWaiter::Agent(waiter), QuestionStatus::Stands) => {
-                self.wait_no_longer(at, event_id, waiter, error.message.clone());
+                self.wait_no_longer(cx, at, event_id, waiter, error.message.clone());
             }
         }
     }
 
     /// Ends the waits of calls that timed out.
-    pub(super) fn time_out_waiters(&mut self, at: &InstanceRef) {
-        let now_ms = self.cx.now().mono_ms;
-        let Some(entry) = self.conversation_mut(at) else {
+    pub(super) fn time_out_waiters(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        let now_ms = cx.now().mono_ms;
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let late = entry.waiters_mut().take_late(now_ms);
@@ -450,20 +477,25 @@ impl Fleet {
         });
         for (question, waiter) in late {
             let note = "it did not answer in time".to_owned();
-            self.wait_no_longer(at, &question, waiter, note);
+            self.wait_no_longer(cx, at, &question, waiter, note);
         }
         if has_to_look {
-            let turn = self.turn_of(at);
+            let turn = self.turn_of(&at.instance_key);
             let open = turn.map(|turn| turn.turn_id.clone());
-            self.look_for_answers(at, open.as_ref());
+            self.look_for_answers(cx, at, open.as_ref());
         }
     }
 
     /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
     /// open turn.
-    pub(super) fn look_for_answers(&mut self, at: &InstanceRef, open: Option<&TurnId>) {
-        let now_ms = self.cx.now().mono_ms;
-        let Some(entry) = self.conversation_mut(at) else {
+    pub(super) fn look_for_answers(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        open: Option<&TurnId>,
+    ) {
+        let now_ms = cx.now().mono_ms;
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
@@ -497,18 +529,19 @@ impl Fleet {
                 target,
                 turn_is_open,
             };
-            self.cx.store(op, sought);
+            cx.store(op, sought);
         }
     }
 
     fn on_question_looked_up(
         &mut self,
+        cx: &mut Cx,
         sought: &LookingUpQuestion,
         result: Result<EventState, StoreError>,
     ) {
         let (at, question, target) = (&sought.instance, &sought.question, &sought.target);
-        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some(entry) = self.conversation_mut(at) else {
+        let look_again_ms = cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let Some(held) = entry.pending_reply_to(question) else {
@@ -517,14 +550,14 @@ impl Fleet {
         let reply = held.awaited.reply.clone();
         match result {
             Ok(EventState::Done(outcome)) => {
-                self.deliver(at, &reply, &outcome);
+                self.deliver(cx, at, &reply, &outcome);
             }
             Ok(EventState::Parked(parked)) => {
                 let outcome = outcome_of(&parked_error(question, &parked.reason));
-                self.deliver(at, &reply, &outcome);
+                self.deliver(cx, at, &reply, &outcome);
             }
             Ok(EventState::Waiting) => {
-                self.take_up(target, None);
+                self.take_up(cx, target, None);
                 self.watch_for(at, target, question, &reply);
             }
             Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => {
@@ -533,22 +566,29 @@ impl Fleet {
                     return;
                 }
                 let message = format!("conversation `{}` no longer has it", target.instance_key);
-                self.deliver(at, &reply, &failed("E_AGENT_GONE", message));
+                self.deliver(cx, at, &reply, &failed("E_AGENT_GONE", message));
             }
             Err(error) => {
                 held.watch = ReplyWatch::From(look_again_ms);
                 let event = LogEvent::warn("failed to read outcome of a request").of(at);
-                self.log(event.with("error", goondan_log::error_chain(&error)));
+                self.log(cx, event.with("error", goondan_log::error_chain(&error)));
             }
         }
-        self.forget_if_done(target);
+        self.forget_if_done(cx, &target.instance_key);
     }
 
     /// Submits the answer to an agent's question as an event.
-    fn deliver(&mut self, at: &InstanceRef, reply: &AgentEvent, outcome: &TurnOutcome) {
-        let created_at = self.cx.now().wall;
+    fn deliver(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        reply: &AgentEvent,
+        outcome: &TurnOutcome,
+    ) {
+        let created_at = cx.now().wall;
         let Some(entry) = self
-            .conversation_mut(at)
+            .conversations
+            .get_mut(&at.instance_key)
             .filter(|entry| !entry.is_deleting())
         else {
             return;
@@ -564,13 +604,19 @@ impl Fleet {
             ..reply.clone()
         };
         event.metadata.insert("status".to_owned(), json!(status));
-        self.accept(at.clone(), &agent, event, EventOrigin::Answer);
+        self.accept(cx, at.clone(), &agent, event, EventOrigin::Answer);
     }
 
     /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
-    pub(super) fn on_delivered(&mut self, at: &InstanceRef, reply_id: &EventId, is_there: bool) {
-        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some((entry, cx)) = self.conversation_and_cx(at) else {
+    pub(super) fn on_delivered(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        reply_id: &EventId,
+        is_there: bool,
+    ) {
+        let look_again_ms = cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         if is_there {
@@ -583,22 +629,19 @@ impl Fleet {
 
     /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
     /// turn did not ask again.
-    pub(crate) fn end_questions(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.conversation_mut(at) {
+    pub(crate) fn end_questions(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             entry.settle_questions();
-            self.look_for_answers(at, None);
+            self.look_for_answers(cx, at, None);
         }
     }
 
     /// Drops the questions of an instance that is gone.
     pub(crate) fn forget_questions_of(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.conversation_mut(at) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             entry.forget_questions();
         }
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
-            return;
-        };
-        for entry in workspace.conversations.values_mut() {
+        for entry in self.conversations.values_mut() {
             entry.waiters_mut().forget_requester(at);
         }
     }

@@ -15,10 +15,11 @@ use goondan_store::StoreError;
 use goondan_store::instance::CancelScope;
 use goondan_store::writer::operation::CancelEvent;
 
-use super::Fleet;
+use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::turn::CANCELLED;
 use super::turns::Completing;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
@@ -58,30 +59,19 @@ impl Cancelling {
     }
 }
 
-impl Fleet {
+impl Workspace {
     /// Cancels the turn of an event, or the queued event; without an id, the turn in progress.
-    pub(crate) fn cancel(
-        &mut self,
-        token: RequestToken,
-        at: InstanceRef,
-        event_id: Option<EventId>,
-    ) {
-        if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.cx.respond_error(token, error);
-        }
-        self.cancel_for(Some(token), at, event_id, BY_PERSON);
-    }
-
-    /// Cancels for a client or for an internal purpose.
+    /// Without a token, no client gets the result.
     pub(crate) fn cancel_for(
         &mut self,
+        cx: &mut Cx,
         token: Option<RequestToken>,
-        at: InstanceRef,
+        at: &InstanceRef,
         event_id: Option<EventId>,
         reason: &'static str,
     ) {
-        let wall = self.cx.now().wall;
-        let entry = self.conversation_mut(&at);
+        let wall = cx.now().wall;
+        let entry = self.conversations.get_mut(&at.instance_key);
         let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
         let Some(event_id) = wanted else {
             let text = format!("no turn is in progress in `{}`", at.instance_key);
@@ -89,18 +79,17 @@ impl Fleet {
                 "list waiting events with `gdn event list`, and turns in progress with `gdn ps`",
             );
             if let Some(token) = token {
-                self.cx.respond_error(token, error);
+                cx.respond_error(token, error);
             }
             return;
         };
-        let worked_on = entry.and_then(|entry| {
+        let trace = entry.and_then(|entry| {
             let trace = entry.end_work_on(&event_id)?;
-            Some((trace, entry.process()))
+            if let Some(process) = entry.process() {
+                entry.kill(cx, process, true);
+            }
+            Some(trace)
         });
-        if let Some((_, Some(process))) = worked_on {
-            self.kill(process, true);
-        }
-        let trace = worked_on.map(|(trace, _)| trace);
         let cancel = CancelEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
@@ -109,18 +98,19 @@ impl Fleet {
             at: wall,
         };
         let then = Cancelling {
-            instance: at,
+            instance: at.clone(),
             token,
             event_id,
             trace,
             reason,
         };
-        self.cx.store(cancel, then);
+        cx.store(cancel, then);
     }
 
     /// Handles the store's result. Returns the turn, if it was open.
     pub(crate) fn on_cancelled(
         &mut self,
+        cx: &mut Cx,
         cancelling: &Cancelling,
         result: Result<CancelScope, StoreError>,
     ) -> Option<TurnId> {
@@ -129,10 +119,10 @@ impl Fleet {
             Ok(cancelled) => cancelled,
             Err(error) => {
                 if let Some(token) = cancelling.token {
-                    self.cx.respond_error(token, control_error(&error));
+                    cx.respond_error(token, control_error(&error));
                 }
                 // The inbox must be read again.
-                self.invalidate_queue(at);
+                self.invalidate_queue(cx, at);
                 return None;
             }
         };
@@ -144,39 +134,42 @@ impl Fleet {
             instance_key: at.instance_key.clone(),
             event_id: event_id.clone(),
         };
-        self.announce(&at.workspace_id, event, cancelling.trace);
+        self.announce(cx, event, cancelling.trace);
         if let Some(turn_id) = &turn_id {
-            self.observe_cancelled(cancelling, turn_id);
+            self.observe_cancelled(cx, cancelling, turn_id);
         } else {
-            self.end_waiting(at, event_id, cancelling.reason);
+            self.end_waiting(cx, at, event_id, cancelling.reason);
         }
         let answer = EventCancelled {
             event_id: event_id.clone(),
             turn_id: turn_id.clone(),
         };
         if let Some(token) = cancelling.token {
-            self.cx.respond(token, &answer);
+            cx.respond(token, &answer);
         }
         turn_id
     }
 
     /// Ends a queued event without an answer.
-    fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId, reason: &str) {
-        if let Some(entry) = self.conversation_mut(at) {
+    fn end_waiting(&mut self, cx: &mut Cx, at: &InstanceRef, event_id: &EventId, reason: &str) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             entry.queue_mut().done(|id| id == event_id);
             entry.queue_mut().forgive(event_id);
         }
         let text = format!("event `{event_id}` was canceled: {reason}");
         let error = ControlError::new(ErrorCode::Cancelled, text);
         for waiter in self.take_waiters(at, event_id) {
-            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+            self.fail_waiter(cx, at, event_id, waiter, &error, QuestionStatus::Lost);
         }
-        self.invalidate_queue(at);
+        self.invalidate_queue(cx, at);
     }
 
-    fn observe_cancelled(&mut self, cancelling: &Cancelling, turn_id: &TurnId) {
-        let (at, timestamp) = (&cancelling.instance, self.cx.now().wall);
-        let agent = self.conversation_mut(at).map(|entry| entry.agent().clone());
+    fn observe_cancelled(&mut self, cx: &mut Cx, cancelling: &Cancelling, turn_id: &TurnId) {
+        let (at, timestamp) = (&cancelling.instance, cx.now().wall);
+        let agent = self
+            .conversations
+            .get_mut(&at.instance_key)
+            .map(|entry| entry.agent().clone());
         let (Some(agent), Some(trace)) = (agent, cancelling.trace) else {
             return;
         };
@@ -187,8 +180,6 @@ impl Fleet {
             detail: Some(detail_of(cancelling.reason)),
             ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
         };
-        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-            workspace.record_observation(cx, at, &event);
-        }
+        self.record_observation(cx, at, &event);
     }
 }

@@ -388,7 +388,9 @@ impl Fleet {
                 return;
             };
             self.room.begin_stopping(process);
-            self.drain_agent(&at, "its resources are needed");
+            if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
+                workspace.drain_agent(cx, &at, "its resources are needed");
+            }
         }
     }
 
@@ -401,7 +403,8 @@ impl Fleet {
     /// Handles a process that could not start for lack of resources. Returns its owner.
     pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<ProcessOwner> {
         let owner = self.cx.processes_mut().remove(process)?;
-        if let Some(slot) = self.slot_mut(&owner) {
+        let workspace = self.workspaces.get_mut(owner.workspace_id());
+        if let Some(slot) = workspace.and_then(|it| it.slot_mut(&owner)) {
             slot.not_started(how.to_owned());
         }
         let event = LogEvent::warn("no resources for a process; it starts later");

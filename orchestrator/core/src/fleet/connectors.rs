@@ -38,7 +38,7 @@ use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::tokens::TokenStore;
-use super::{Fleet, ProcessOwner, Workspace, health, tokens};
+use super::{ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
 use crate::exchange::{ChildRequest, StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
@@ -585,28 +585,24 @@ impl Cx {
     }
 }
 
-impl Fleet {
+impl Workspace {
     /// Handles an event from a connector.
     pub(crate) fn on_connector_event(
         &mut self,
-        id: &WorkspaceId,
+        cx: &mut Cx,
         name: &ConnectionName,
         request: ChildRequest,
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) {
         if let Err(refused) = check_event(&event) {
-            return self.cx.refuse_connector(request, refused);
+            return cx.refuse_connector(request, refused);
         }
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let bundle = workspace.bundle.as_ref();
-        let connector = workspace.connectors.get_mut(name);
-        let arrival =
-            connector.and_then(|it| it.on_event(&mut self.cx, bundle, request, trace, event));
+        let bundle = self.bundle.as_ref();
+        let connector = self.connectors.get_mut(name);
+        let arrival = connector.and_then(|it| it.on_event(cx, bundle, request, trace, event));
         if let Some(arrival) = arrival {
-            self.arrive(id, arrival);
+            self.arrive(cx, arrival);
         }
     }
 }

@@ -42,6 +42,7 @@ use crate::{ClockTime, ProcessId, RequestToken};
 
 pub(crate) mod freeze;
 pub(in crate::fleet) mod process_messages;
+mod restarts;
 mod stage;
 
 use freeze::{Freeze, FreezeRefusal};
@@ -276,7 +277,7 @@ impl Conversation {
 
 /// The process.
 impl Conversation {
-    pub(super) fn agent(&self) -> &AgentName {
+    pub(crate) fn agent(&self) -> &AgentName {
         &self.agent
     }
 
@@ -318,7 +319,7 @@ impl Conversation {
     }
 
     /// Its process, if one runs or its exit is awaited.
-    pub(super) fn process(&self) -> Option<ProcessId> {
+    pub(crate) fn process(&self) -> Option<ProcessId> {
         self.slot.up().map(|up| up.process)
     }
 
@@ -406,14 +407,6 @@ impl Conversation {
         self.start_faults.clear();
     }
 
-    pub(super) fn restarts(&self) -> &SelfRestarts {
-        &self.restarts
-    }
-
-    pub(super) fn restarts_mut(&mut self) -> &mut SelfRestarts {
-        &mut self.restarts
-    }
-
     /// Start of the period without a turn.
     pub(super) fn idle_since_ms(&self) -> u64 {
         self.idle_since_ms
@@ -467,8 +460,13 @@ impl Conversation {
 /// The turns.
 impl Conversation {
     /// The turn that is not committed yet.
-    pub(super) fn turn(&self) -> Option<&ActiveTurn> {
+    pub(crate) fn turn(&self) -> Option<&ActiveTurn> {
         self.turns.turn()
+    }
+
+    /// The agent as its process was started, and the turn in progress.
+    pub(crate) fn agent_in_turn(&self) -> Option<(&AgentDefinition, &ActiveTurn)> {
+        Some((self.definition()?, self.turn()?))
     }
 
     /// The turn, to count its usage and inputs. Its stage changes only by the methods below.

@@ -2,26 +2,27 @@
 
 use goondan_protocol::ids::{AgentName, InstanceRef};
 
-use super::Fleet;
+use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
-use super::conversation::{Conversation, DeleteReply};
+use super::conversation::DeleteReply;
+use crate::bus::context::Cx;
 use crate::refusals::deleted_error;
 
-impl Fleet {
+impl Workspace {
     /// Begins the deletion of a conversation by stopping its process. True if it has no process, so
     /// its files can be removed.
     pub(crate) fn begin_deletion(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         agent: Option<&AgentName>,
         reply: DeleteReply,
     ) -> bool {
-        self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
-        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-            workspace.end_approvals(cx, at, "the conversation is deleted");
-        }
+        let gone = deleted_error(&at.instance_key);
+        self.cancel_waiters(cx, at, &gone, QuestionStatus::Lost);
+        self.end_approvals(cx, at, "the conversation is deleted");
         // The entry blocks other operations until the instance is gone.
-        let Some(entry) = self.conversation_entry(at, agent) else {
+        let Some(entry) = self.conversation_entry(cx, at, agent) else {
             return false;
         };
         if !entry.begin_deletion(reply) {
@@ -29,33 +30,31 @@ impl Fleet {
         }
         let up = entry.process();
         if let Some(process) = up {
-            self.kill(process, true);
+            entry.kill(cx, process, true);
         }
-        let entry = self.conversation(at);
-        up.is_none() && !entry.is_some_and(Conversation::is_frozen)
+        up.is_none() && !entry.is_frozen()
     }
 
     /// Handles the result of removing a conversation's files. Returns the recipients of the result.
     pub(crate) fn end_deletion(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         is_gone: bool,
     ) -> Option<Vec<DeleteReply>> {
-        let entry = self.conversation_mut(at)?;
+        let entry = self.conversations.get_mut(&at.instance_key)?;
         let replies = entry.end_deletion();
         if is_gone {
             // Also notifies the waiters of events accepted in the meantime.
             let gone = deleted_error(&at.instance_key);
-            self.cancel_waiters(at, &gone, QuestionStatus::Lost);
-            if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-                workspace.conversations.remove(&at.instance_key);
-                workspace.parked.forget(&at.instance_key);
-                workspace.bundle_problems.remove(&at.instance_key);
-            }
+            self.cancel_waiters(cx, at, &gone, QuestionStatus::Lost);
+            self.conversations.remove(&at.instance_key);
+            self.parked.forget(&at.instance_key);
+            self.bundle_problems.remove(&at.instance_key);
             self.forget_questions_of(at);
         } else {
             // The remaining files are read again and the conversation continues.
-            self.advance(at);
+            self.advance(cx, at);
         }
         Some(replies)
     }

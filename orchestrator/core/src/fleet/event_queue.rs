@@ -12,17 +12,18 @@ use goondan_store::StoreError;
 use goondan_store::instance::EventState;
 use goondan_store::writer::operation::{Accept, AcceptResult, LookUpEvent};
 
-use super::Fleet;
+use super::Workspace;
 use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::scheduled_inputs::refused;
 use super::waiters::TurnWaiter;
 use crate::RequestToken;
+use crate::bus::context::Cx;
 use crate::bus::queue::Message;
 use crate::exchange::ChildRequest;
 use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
-use crate::refusals::{parked_error, stopping_error};
+use crate::refusals::parked_error;
 
 /// Why an event was not stored, for those who need not know where this machine keeps what.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
@@ -65,19 +66,20 @@ pub(crate) enum EventOrigin {
 
 continuation! {
     /// An event on its way into the inbox.
-    Accepting { event: Box<AgentEvent>, reply: EventOrigin } after Accept => core.fleet.on_accepted
+    Accepting { event: Box<AgentEvent>, reply: EventOrigin } after Accept => workspace.on_accepted
 }
 
 continuation! {
     /// The outcome of a finished event that a caller waits for.
-    LookingUp { event_id: EventId } after LookUpEvent => &core.fleet.on_looked_up
+    LookingUp { event_id: EventId } after LookUpEvent => &workspace.on_looked_up
 }
 
-impl Fleet {
+impl Workspace {
     /// Sends an event to the store. `reply` receives the acknowledgment, or the reason of the
     /// failure.
     pub(crate) fn accept(
         &mut self,
+        cx: &mut Cx,
         instance: InstanceRef,
         agent: &AgentName,
         event: AgentEvent,
@@ -87,15 +89,15 @@ impl Fleet {
         if is_of_task(&instance.instance_key) && !is_run {
             let message =
                 format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
-            return self.refuse(&reply, RefusalCode::Invalid, message);
+            return self.refuse(cx, &reply, RefusalCode::Invalid, message);
         }
-        let now = self.cx.now().wall;
-        let Some(entry) = self.conversation_entry(&instance, Some(agent)) else {
+        let now = cx.now().wall;
+        let Some(entry) = self.conversation_entry(cx, &instance, Some(agent)) else {
             return;
         };
         if entry.is_deleting() {
             let message = format!("conversation `{}` is being deleted", instance.instance_key);
-            return self.refuse(&reply, RefusalCode::Unavailable, message);
+            return self.refuse(cx, &reply, RefusalCode::Unavailable, message);
         }
         // Answers are bounded by the questions, and who asked has made room for them.
         let is_answer = matches!(reply, EventOrigin::Answer);
@@ -104,7 +106,7 @@ impl Fleet {
                 "conversation `{}` already has {MAX_PENDING_EVENTS_PER_INSTANCE} waiting events",
                 instance.instance_key
             );
-            return self.refuse(&reply, RefusalCode::Overloaded, message);
+            return self.refuse(cx, &reply, RefusalCode::Overloaded, message);
         }
         entry.queue_mut().begin_accept(now);
         let former_id = match &reply {
@@ -122,7 +124,7 @@ impl Fleet {
             former_id: former_id.filter(|said| *said != event.id),
         };
         let event = Box::new(event);
-        self.cx.store(
+        cx.store(
             accept,
             Accepting {
                 instance,
@@ -132,20 +134,25 @@ impl Fleet {
         );
     }
 
-    pub(super) fn refuse(&mut self, reply: &EventOrigin, code: RefusalCode, message: String) {
+    pub(super) fn refuse(
+        &mut self,
+        cx: &mut Cx,
+        reply: &EventOrigin,
+        code: RefusalCode,
+        message: String,
+    ) {
         match reply {
             EventOrigin::Connector { request, .. } => {
-                self.cx
-                    .refuse_connector(*request, EventRefused::new(code, message));
+                cx.refuse_connector(*request, EventRefused::new(code, message));
             }
             EventOrigin::Agent {
                 requester,
                 reply_mode,
                 question,
                 ..
-            } => self.refuse_requester(requester, reply_mode, question, code, message),
-            EventOrigin::Run(of) => self.tell_task(of, RunUpdate::Refused(message)),
-            EventOrigin::Schedule(of) => self.post(refused(of, message)),
+            } => self.refuse_requester(cx, requester, reply_mode, question, code, message),
+            EventOrigin::Run(of) => cx.tell_task(of, RunUpdate::Refused(message)),
+            EventOrigin::Schedule(of) => cx.send(refused(of, message)),
             // Retried later, because the pending answer is recorded.
             EventOrigin::Answer => {}
             &EventOrigin::Client { token, .. } => {
@@ -169,52 +176,58 @@ impl Fleet {
                     Some(suggestion) => error.suggest(suggestion),
                     None => error,
                 };
-                self.cx.respond_error(token, error);
+                cx.respond_error(token, error);
             }
         }
     }
 
-    fn on_accepted(&mut self, accepting: Accepting, result: Result<AcceptResult, StoreError>) {
+    fn on_accepted(
+        &mut self,
+        cx: &mut Cx,
+        accepting: Accepting,
+        result: Result<AcceptResult, StoreError>,
+    ) {
         let (event, reply) = (*accepting.event, accepting.reply);
         let instance = &accepting.instance;
         let AcceptResult { before, created } = match result {
             Ok(accepted) => accepted,
             Err(error) => {
-                self.refuse_for(instance, &reply, &error);
+                self.refuse_for(cx, instance, &reply, &error);
                 if let EventOrigin::Answer = reply {
-                    self.on_delivered(instance, &event.id, false);
+                    self.on_delivered(cx, instance, &event.id, false);
                 }
-                return self.settle_accept(instance, error.is_io());
+                return self.settle_accept(cx, instance, error.is_io());
             }
         };
         let trace = event.trace_id.zip(event.parent_span_id);
         let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
         let is_new = before == EventState::Unknown;
-        let (id, key) = (&instance.workspace_id, &instance.instance_key);
+        let key = &instance.instance_key;
         let accepted = LifecycleEvent::EventAccepted {
             instance_key: key.clone(),
             event_id: event.id.clone(),
             again: !is_new,
         };
-        self.announce(id, accepted, trace);
+        self.announce(cx, accepted, trace);
         if created {
             let created = LifecycleEvent::InstanceCreated {
                 instance_key: key.clone(),
-                agent_name: self.agent_name(instance).cloned(),
+                agent_name: self.agent_name(&instance.instance_key).cloned(),
             };
-            self.announce(id, created, None);
+            self.announce(cx, created, None);
         }
         let event_id = event.id.clone();
-        if let Some(entry) = self.conversation_mut(instance) {
+        if let Some(entry) = self.conversations.get_mut(&instance.instance_key) {
             entry.queue_mut().end_accept(is_new.then_some(event));
         }
-        self.tell_sender(instance, &event_id, reply, before);
-        self.advance(instance);
+        self.tell_sender(cx, instance, &event_id, reply, before);
+        self.advance(cx, instance);
     }
 
     /// Acknowledges a durable event to its sender.
     fn tell_sender(
         &mut self,
+        cx: &mut Cx,
         instance: &InstanceRef,
         event_id: &EventId,
         reply: EventOrigin,
@@ -223,14 +236,13 @@ impl Fleet {
         let duplicate = before != EventState::Unknown;
         match reply {
             EventOrigin::Connector { request, said } => {
-                self.provider_worked(request.process);
+                self.provider_worked(cx, request.process);
                 let accepted = EventAccepted {
                     event_id: said,
                     duplicate,
                     instance_key: Some(instance.instance_key.clone()),
                 };
-                self.cx
-                    .answer_connector(request, ToConnector::EventAccepted(accepted));
+                cx.answer_connector(request, ToConnector::EventAccepted(accepted));
             }
             EventOrigin::Agent {
                 requester,
@@ -238,18 +250,19 @@ impl Fleet {
                 question,
                 reply,
             } => self.on_question_accepted(
+                cx,
                 instance,
                 &question,
                 (requester, reply_mode),
                 reply,
                 before,
             ),
-            EventOrigin::Answer => self.on_delivered(instance, event_id, true),
-            EventOrigin::Run(of) => self.on_run_accepted(of, before),
-            EventOrigin::Schedule(of) => self.post(Message::Submitted(of)),
+            EventOrigin::Answer => self.on_delivered(cx, instance, event_id, true),
+            EventOrigin::Run(of) => self.on_run_accepted(cx, of, before),
+            EventOrigin::Schedule(of) => cx.send(Message::Submitted(of)),
             EventOrigin::Client { token, sent, wait } => {
                 let sent = SendResult { duplicate, ..sent };
-                self.answer_sender(instance, token, sent, wait, before);
+                self.answer_sender(cx, instance, token, sent, wait, before);
             }
         }
     }
@@ -257,6 +270,7 @@ impl Fleet {
     /// Answers a client whose event is durable, or has it wait for the outcome.
     fn answer_sender(
         &mut self,
+        cx: &mut Cx,
         instance: &InstanceRef,
         token: RequestToken,
         sent: SendResult,
@@ -269,17 +283,15 @@ impl Fleet {
             // A parked event needs a decision by a person, so waiting for it is pointless.
             EventState::Parked(parked) if wait => {
                 let error = parked_error(&parked.event.id, &parked.reason);
-                return self.cx.respond_error(token, error);
+                return cx.respond_error(token, error);
             }
             EventState::Parked(_) => None,
             EventState::Unknown | EventState::Waiting => {
-                if let Some(error) = self.why_nothing_begins(instance) {
-                    return self.cx.respond_error(token, error);
+                if let Some(error) = self.why_nothing_begins(cx, &instance.instance_key) {
+                    return cx.respond_error(token, error);
                 }
-                if let Some((workspace, cx)) = self.workspace_and_cx(&instance.workspace_id) {
-                    workspace.tell_of_approvals(cx, instance, &sent.event_id, token);
-                }
-                if let Some(entry) = self.conversation_mut(instance) {
+                self.tell_of_approvals(cx, instance, &sent.event_id, token);
+                if let Some(entry) = self.conversations.get_mut(&instance.instance_key) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
                     let waiter = TurnWaiter::Client { token, sent };
@@ -288,36 +300,34 @@ impl Fleet {
                 return;
             }
         };
-        self.cx.respond(token, &SendResult { outcome, ..sent });
-    }
-
-    /// Reason that no further turn of an instance begins; `None` if one can begin.
-    pub(crate) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
-        match self.workspaces.get(&at.workspace_id) {
-            Some(workspace) => workspace.why_nothing_begins(&self.cx, &at.instance_key),
-            None => self.is_stopping().then(stopping_error),
-        }
+        cx.respond(token, &SendResult { outcome, ..sent });
     }
 
     /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
     /// survived.
-    fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
-        if let Some(entry) = self.conversation_mut(instance) {
+    fn settle_accept(&mut self, cx: &mut Cx, instance: &InstanceRef, may_be_there: bool) {
+        if let Some(entry) = self.conversations.get_mut(&instance.instance_key) {
             entry.queue_mut().end_accept(None);
         }
         if may_be_there {
-            self.invalidate_queue(instance);
+            self.invalidate_queue(cx, instance);
         }
-        self.forget_if_done(instance);
+        self.forget_if_done(cx, &instance.instance_key);
     }
 
-    fn refuse_for(&mut self, instance: &InstanceRef, reply: &EventOrigin, error: &StoreError) {
+    fn refuse_for(
+        &mut self,
+        cx: &mut Cx,
+        instance: &InstanceRef,
+        reply: &EventOrigin,
+        error: &StoreError,
+    ) {
         let text = goondan_log::error_chain(error);
         let refused = LifecycleEvent::EventRefused {
             instance_key: instance.instance_key.clone(),
             error: text.clone(),
         };
-        self.announce(&instance.workspace_id, refused, None);
+        self.announce(cx, refused, None);
         let code = if error.is_permanent() {
             RefusalCode::Damaged
         } else {
@@ -328,24 +338,29 @@ impl Fleet {
                 let error = ControlError::new(ErrorCode::InstanceKeyTaken, text).suggest(
                     "choose another `--conversation` key, or pass that agent with `--agent`",
                 );
-                self.cx.respond_error(token, error);
+                cx.respond_error(token, error);
             }
             (StoreError::KeyTaken { .. }, reply) => {
-                self.refuse(reply, RefusalCode::Unroutable, text);
+                self.refuse(cx, reply, RefusalCode::Unroutable, text);
             }
             (_, EventOrigin::Client { .. } | EventOrigin::Run(_) | EventOrigin::Schedule(_)) => {
-                self.refuse(reply, code, text);
+                self.refuse(cx, reply, code, text);
             }
             // Senders receive no details about this machine; they are in the log.
-            (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
+            (_, reply) => self.refuse(cx, reply, code, told_to_strangers(code).to_owned()),
         }
     }
 
-    fn on_looked_up(&mut self, sought: &LookingUp, result: Result<EventState, StoreError>) {
+    fn on_looked_up(
+        &mut self,
+        cx: &mut Cx,
+        sought: &LookingUp,
+        result: Result<EventState, StoreError>,
+    ) {
         let (at, event_id) = (&sought.instance, &sought.event_id);
         match result {
             Ok(EventState::Done(outcome)) => {
-                self.answer_waiters(at, event_id, &outcome);
+                self.answer_waiters(cx, at, event_id, &outcome);
             }
             Ok(EventState::Waiting) => {}
             Ok(EventState::Unknown | EventState::Parked(_)) | Err(_) => {
@@ -354,20 +369,21 @@ impl Fleet {
                     format!("the outcome of event `{event_id}` is no longer stored"),
                 );
                 for waiter in self.take_waiters(at, event_id) {
-                    self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+                    self.fail_waiter(cx, at, event_id, waiter, &error, QuestionStatus::Lost);
                 }
             }
         }
-        self.forget_if_done(at);
+        self.forget_if_done(cx, &at.instance_key);
     }
 
-    pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<TurnWaiter> {
-        let entry = self.conversation_mut(at);
+    pub(super) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<TurnWaiter> {
+        let entry = self.conversations.get_mut(&at.instance_key);
         entry.map_or_else(Vec::new, |entry| entry.waiters_mut().take(event_id))
     }
 
     pub(crate) fn answer_waiters(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         event_id: &EventId,
         outcome: &TurnOutcome,
@@ -377,14 +393,12 @@ impl Fleet {
                 TurnWaiter::Client { token, sent } => {
                     let outcome = Some(outcome.clone());
                     let sent = SendResult { outcome, ..*sent };
-                    self.cx.respond(token, &sent);
+                    cx.respond(token, &sent);
                 }
-                TurnWaiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
-                TurnWaiter::Run(of) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome.clone()))),
+                TurnWaiter::Agent(waiter) => self.tell_agent(cx, at, event_id, &waiter, outcome),
+                TurnWaiter::Run(of) => cx.tell_task(&of, RunUpdate::Ended(Ok(outcome.clone()))),
                 TurnWaiter::Connection(waiter) => {
-                    if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-                        workspace.tell_connection(cx, &waiter, outcome);
-                    }
+                    self.tell_connection(cx, &waiter, outcome);
                 }
             }
         }
@@ -393,31 +407,36 @@ impl Fleet {
     /// Answers all waiters for turns of an instance with an error.
     pub(crate) fn cancel_waiters(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         error: &ControlError,
         status: QuestionStatus,
     ) {
-        self.cancel_waiters_but(at, None, error, status);
+        self.cancel_waiters_but(cx, at, None, error, status);
     }
 
     fn cancel_waiters_but(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         kept: Option<&EventId>,
         error: &ControlError,
         status: QuestionStatus,
     ) {
-        let entry = self.conversation_mut(at);
+        let entry = self.conversations.get_mut(&at.instance_key);
         let waiters = entry.map(|entry| entry.waiters_mut().take_all_but(kept));
         for (event_id, waiter) in waiters.into_iter().flatten() {
-            self.fail_waiter(at, &event_id, waiter, error, status);
+            self.fail_waiter(cx, at, &event_id, waiter, error, status);
         }
     }
 
-    /// Answers waiters for later turns with an error. The turn in progress is finished, and its
-    /// waiters get the result.
-    pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
-        let current = self.turn_of(at).map(|turn| turn.context.event_id.clone());
-        self.cancel_waiters_but(at, current.as_ref(), error, QuestionStatus::Stands);
+    /// Answers all waiters for turns that will not begin with an error. Turns in progress are
+    /// finished, and their waiters get the results.
+    pub(super) fn cancel_waiters_of_later_turns(&mut self, cx: &mut Cx, error: &ControlError) {
+        for at in self.conversation_refs() {
+            let current = self.turn_of(&at.instance_key);
+            let current = current.map(|turn| turn.context.event_id.clone());
+            self.cancel_waiters_but(cx, &at, current.as_ref(), error, QuestionStatus::Stands);
+        }
     }
 }

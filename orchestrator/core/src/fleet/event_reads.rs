@@ -8,33 +8,35 @@ use goondan_protocol::observe::detail_of;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::ReadEvents;
 
-use super::Fleet;
+use super::Workspace;
 use super::agent_replies::pending_replies::Requester;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::refusals::AgentRequestError;
 
 continuation! {
     /// Reads stored events for an agent.
-    ReadingEvents { requester: Requester, event_id: Option<EventId> } after ReadEvents => core.fleet.on_events_read
+    ReadingEvents { requester: Requester, event_id: Option<EventId> } after ReadEvents => workspace.on_events_read
 }
 
-impl Fleet {
-    /// Reads an event of the requester's own conversation, or lists the latest.
-    pub(super) fn read_events(&mut self, requester: Requester, event_id: Option<EventId>) {
-        let read = ReadEvents {
-            instance: requester.at.clone(),
-            event_id: event_id.clone(),
-        };
-        let then = ReadingEvents {
-            instance: requester.at.clone(),
-            requester,
-            event_id,
-        };
-        self.cx.store(read, then);
-    }
+/// Reads an event of the requester's own conversation, or lists the latest.
+pub(super) fn read_events(cx: &mut Cx, requester: Requester, event_id: Option<EventId>) {
+    let read = ReadEvents {
+        instance: requester.at.clone(),
+        event_id: event_id.clone(),
+    };
+    let then = ReadingEvents {
+        instance: requester.at.clone(),
+        requester,
+        event_id,
+    };
+    cx.store(read, then);
+}
 
-    pub(crate) fn on_events_read(
-        &mut self,
+impl Workspace {
+    fn on_events_read(
+        &self,
+        cx: &mut Cx,
         reading: ReadingEvents,
         result: Result<Vec<AgentEvent>, StoreError>,
     ) {
@@ -60,7 +62,7 @@ impl Fleet {
                     .into()
             }
         };
-        self.answer_agent(&requester, answer);
+        self.answer_agent(cx, &requester, answer);
     }
 }
 

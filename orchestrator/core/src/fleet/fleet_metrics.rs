@@ -14,7 +14,8 @@ use goondan_protocol::time::Timestamp;
 
 use super::slot::Slot;
 use super::views::{ProcessWorkload, View};
-use super::{Fleet, ProcessOwner, Workspace, health};
+use super::{ProcessOwner, Workspace, health};
+use crate::bus::context::Cx;
 
 /// Outcomes of turns, as counted.
 pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
@@ -35,39 +36,45 @@ struct AgentTotals {
     in_back_off: u64,
 }
 
-impl Fleet {
+impl Workspace {
     /// Counts an unexpected exit of a process.
-    pub(super) fn count_child_crash(&mut self, owner: &ProcessOwner) {
+    pub(super) fn count_child_crash(&self, cx: &mut Cx, owner: &ProcessOwner) {
         if let Some(labels) = self.labels_of(owner) {
-            self.cx
-                .count(Metric::ChildCrashes, labels, Micros::whole(1));
+            cx.count(Metric::ChildCrashes, labels, Micros::whole(1));
         }
     }
 
     /// A turn is committed. `began_ms` is when its process was handed it, if one was.
-    pub(super) fn count_turn(&mut self, at: &InstanceRef, outcome: &str, began_ms: Option<u64>) {
-        let Some(agent) = self.agent_name(at) else {
+    pub(super) fn count_turn(
+        &self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        outcome: &str,
+        began_ms: Option<u64>,
+    ) {
+        let Some(agent) = self.agent_name(&at.instance_key) else {
             return;
         };
         let labels = of_workspace(&at.workspace_id).with(Label::Agent, agent.as_str());
         if let Some(began_ms) = began_ms {
-            let took = self.cx.now().mono_ms.saturating_sub(began_ms);
-            self.cx
-                .count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
+            let took = cx.now().mono_ms.saturating_sub(began_ms);
+            cx.count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
         }
         let labels = labels.with(Label::Outcome, outcome);
-        self.cx.count(Metric::Turns, labels, Micros::whole(1));
+        cx.count(Metric::Turns, labels, Micros::whole(1));
     }
 
     /// Labels of a process; `None` if it has no owner.
     fn labels_of(&self, owner: &ProcessOwner) -> Option<Labels> {
         let labels = of_workspace(owner.workspace_id());
         Some(match owner {
-            ProcessOwner::Agent(at) => labels.with(Label::Agent, self.agent_name(at)?.as_str()),
+            ProcessOwner::Agent(at) => {
+                labels.with(Label::Agent, self.agent_name(&at.instance_key)?.as_str())
+            }
             ProcessOwner::Connector(_, name) => labels.with(Label::Connection, name.as_str()),
             ProcessOwner::Model(_, name) => labels.with(Label::Model, name.as_str()),
-            ProcessOwner::Task(id, task) => {
-                let run = self.workspaces.get(id)?.runs.get(task)?;
+            ProcessOwner::Task(_, task) => {
+                let run = self.runs.get(task)?;
                 labels.with(Label::Agent, run.agent().name.as_str())
             }
         })

@@ -6,10 +6,12 @@ use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
-use super::Fleet;
+use super::Workspace;
 use super::cancellation::BY_PERSON;
+use super::conversation::Conversation;
 use super::conversation::freeze::{Freeze, FreezeRefusal, FreezeStep, Order};
-use crate::exchange::joint::FreezeId;
+use crate::bus::context::Cx;
+use crate::refusals::no_workspace;
 
 fn busy(at: &InstanceRef, what: &str) -> ControlError {
     let text = format!("conversation `{}` {what}", at.instance_key);
@@ -26,27 +28,37 @@ pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
     ))
 }
 
-impl Fleet {
+impl Conversation {
+    /// Holds it to finish a rewind that had begun.
+    pub(super) fn hold_to_finish(&mut self, cx: &mut Cx, note: RewindNote) {
+        self.freeze_to_finish(Freeze {
+            id: cx.next_freeze_id(),
+            order: Order::Finish { note },
+            step: FreezeStep::Waiting,
+        });
+    }
+}
+
+impl Workspace {
     /// Holds a conversation for an operation between turns. With `may_cancel`, a turn may be in
     /// progress.
     pub(crate) fn hold(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         order: Order,
         may_cancel: bool,
     ) -> Result<(), ControlError> {
-        if self.workspace(&at.workspace_id)?.closing.is_some() {
-            return Err(crate::refusals::no_workspace(&at.workspace_id));
+        let gone = || no_workspace(&at.workspace_id);
+        if self.closing.is_some() {
+            return Err(gone());
         }
-        let id = self.next_hold();
-        let Some(entry) = self.conversation_entry(at, None) else {
-            return Err(crate::refusals::no_workspace(&at.workspace_id));
-        };
         let freeze = Freeze {
-            id,
+            id: cx.next_freeze_id(),
             order,
             step: FreezeStep::Waiting,
         };
+        let entry = self.conversation_entry(cx, at, None).ok_or_else(gone)?;
         entry
             .begin_freeze(freeze, may_cancel)
             .map_err(|refusal| match refusal {
@@ -58,37 +70,18 @@ impl Fleet {
             })
     }
 
-    fn next_hold(&mut self) -> FreezeId {
-        self.holds += 1;
-        FreezeId(self.holds)
-    }
-
-    /// Holds the conversation to finish a rewind that had begun.
-    pub(super) fn hold_to_finish(&mut self, at: &InstanceRef, note: RewindNote) {
-        let id = self.next_hold();
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.freeze_to_finish(Freeze {
-                id,
-                order: Order::Finish { note },
-                step: FreezeStep::Waiting,
-            });
-        }
-    }
-
-    /// Cancels the turn in progress so that a rewind can begin. False if there is none.
-    pub(crate) fn cancel_for_rewind(&mut self, at: &InstanceRef) -> bool {
-        let entry = self.conversation_mut(at);
+    /// Cancels the turn in progress, if any, so that a rewind can begin.
+    pub(crate) fn cancel_for_rewind(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        let entry = self.conversations.get(&at.instance_key);
         let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
-        let is_in_turn = event_id.is_some();
-        if is_in_turn {
-            self.cancel_for(None, at.clone(), event_id, BY_PERSON);
+        if event_id.is_some() {
+            self.cancel_for(cx, None, at, event_id, BY_PERSON);
         }
-        is_in_turn
     }
 
     /// Releases a conversation. True if it must be deleted now.
-    pub(crate) fn release(&mut self, at: &InstanceRef) -> bool {
-        let Some(entry) = self.conversation_mut(at) else {
+    pub(crate) fn release(&mut self, cx: &mut Cx, at: &InstanceRef) -> bool {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return false;
         };
         entry.release();
@@ -96,8 +89,8 @@ impl Fleet {
             return entry.process().is_none();
         }
         // The queued events are read again, and it continues with them.
-        self.advance(at);
-        self.forget_if_done(at);
+        self.advance(cx, at);
+        self.forget_if_done(cx, &at.instance_key);
         false
     }
 }

@@ -13,7 +13,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
     CallSettled, ControlError, ErrorCode, SettleCall, UnknownCallInfo,
 };
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{InstanceKey, InstanceRef};
 use goondan_protocol::ipc::{TurnAppend, TurnComplete};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
@@ -22,7 +22,8 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::Audit;
 use serde_json::{Value, json};
 
-use super::Fleet;
+use super::Workspace;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::refusals::control_error;
 use crate::unknown_calls::{CALL_SETTLED, CALL_UNKNOWN, UnknownCall, UnknownCalls};
@@ -31,12 +32,12 @@ use crate::{LogEvent, Peer, ProcessId, RequestToken};
 continuation! {
     /// Records in the audit log that a user has resolved a call.
     SettlingCall { token: RequestToken, call: UnknownCallInfo, note: Option<String> }
-        after Audit => core.fleet.on_call_settled
+        after Audit => workspace.on_call_settled
 }
 
 continuation! {
     /// Records an interrupted call in the audit log.
-    NotingUnknown { process: ProcessId } after Audit => &core.fleet.on_unknown_noted
+    NotingUnknown { process: ProcessId } after Audit => &workspace.on_unknown_noted
 }
 
 /// Messages of a process that wait until an interrupted call is in the audit log.
@@ -89,24 +90,21 @@ fn no_call(settle: &SettleCall) -> ControlError {
         .suggest("list waiting tool calls: `gdn inbox calls`")
 }
 
-impl Fleet {
-    /// Sets the open calls of a workspace that was opened.
-    pub(crate) fn take_up_unknown_calls(&mut self, id: &WorkspaceId, calls: UnknownCalls) {
-        if let Some(workspace) = self.workspaces.get_mut(id) {
-            workspace.unknown_calls = calls;
-        }
+impl Workspace {
+    /// Sets the open calls when it was opened.
+    pub(crate) fn take_up_unknown_calls(&mut self, calls: UnknownCalls) {
+        self.unknown_calls = calls;
     }
 
     /// Drops the calls of a deleted conversation.
-    pub(crate) fn forget_unknown_calls(&mut self, at: &InstanceRef) {
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            workspace.unknown_calls.forget(&at.instance_key);
-        }
+    pub(crate) fn forget_unknown_calls(&mut self, key: &InstanceKey) {
+        self.unknown_calls.forget(key);
     }
 
     /// Handles an agent's report of an interrupted call.
     pub(super) fn on_unknown_call(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         process: ProcessId,
         event: RuntimeEvent,
@@ -115,7 +113,7 @@ impl Fleet {
             return;
         };
         let unknown = UnknownCall {
-            at: self.cx.now().wall,
+            at: cx.now().wall,
             agent_name: event.agent_name,
             turn_id: event.turn_id,
             tool_name,
@@ -131,47 +129,49 @@ impl Fleet {
         };
         let mut details = told.fields();
         details.remove("instanceKey");
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            let key = at.instance_key.clone();
-            workspace.unknown_calls.add(key, call, unknown);
-        }
-        let agent = self.agent_name(at).cloned();
+        self.unknown_calls
+            .add(at.instance_key.clone(), call, unknown);
+        let agent = self.agent_name(&at.instance_key).cloned();
         let details = Value::Object(details);
-        let record = self
-            .cx
-            .audit_record(at, agent.as_ref(), CALL_UNKNOWN, details);
+        let record = cx.audit_record(at, agent.as_ref(), CALL_UNKNOWN, details);
         let instance = at.clone();
-        self.cx.store(record, NotingUnknown { instance, process });
-        if let Some(entry) = self.conversation_mut(at) {
+        cx.store(record, NotingUnknown { instance, process });
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             entry.hold_back(process);
         }
-        self.announce(&at.workspace_id, told, None);
+        self.announce(cx, told, None);
     }
 
     /// Handles the completion message of an agent's process.
     pub(crate) fn on_complete(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let entry = self.conversation_mut(at);
+        let entry = self.conversations.get_mut(&at.instance_key);
         let Some(held) = entry.and_then(|entry| entry.held_back(process)) else {
-            return self.on_turn_complete(at, process, complete);
+            return self.on_turn_complete(cx, at, process, complete);
         };
         if held.complete.replace(complete).is_some() {
-            self.on_broken(process, "it completed a turn twice");
+            self.on_broken(cx, process, "it completed a turn twice");
         }
     }
 
-    fn on_unknown_noted(&mut self, noting: &NotingUnknown, result: Result<(), StoreError>) {
+    fn on_unknown_noted(
+        &mut self,
+        cx: &mut Cx,
+        noting: &NotingUnknown,
+        result: Result<(), StoreError>,
+    ) {
         let (at, process) = (&noting.instance, noting.process);
         if let Err(error) = result {
             let event = LogEvent::error("failed to write the audit log").of(at);
-            self.log(event.with("error", goondan_log::error_chain(&error)));
+            self.log(cx, event.with("error", goondan_log::error_chain(&error)));
         }
-        let is_up = self.cx.processes().is_up(process);
-        let Some((entry, cx)) = self.conversation_and_cx(at) else {
+        let is_up = cx.processes().is_up(process);
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         // Messages of an exited process are ignored.
@@ -182,19 +182,14 @@ impl Fleet {
             entry.append(cx, at, process, append);
         }
         if let Some(complete) = held.complete {
-            self.on_turn_complete(at, process, complete);
+            self.on_turn_complete(cx, at, process, complete);
         }
     }
 
     /// Marks a call as resolved by a user.
-    pub(crate) fn settle_call(&mut self, token: RequestToken, peer: Peer, settle: SettleCall) {
-        if let Err(error) = self.begin_to_settle(token, peer, settle) {
-            self.cx.respond_error(token, error);
-        }
-    }
-
-    fn begin_to_settle(
-        &mut self,
+    pub(crate) fn settle_call(
+        &self,
+        cx: &mut Cx,
         token: RequestToken,
         peer: Peer,
         settle: SettleCall,
@@ -204,9 +199,8 @@ impl Fleet {
             let text = format!("a note can have at most {MAX_APPROVAL_REASON_BYTES} bytes");
             return Err(ControlError::new(ErrorCode::InvalidRequest, text));
         }
-        let workspace = self.workspace(&settle.workspace_id)?;
         let (key, call) = (&settle.instance_key, &settle.tool_call_id);
-        let found = workspace.unknown_calls.get(&settle.workspace_id, key, call);
+        let found = self.unknown_calls.get(&settle.workspace_id, key, call);
         let call = found.ok_or_else(|| no_call(&settle))?;
         let at = InstanceRef {
             workspace_id: settle.workspace_id,
@@ -220,10 +214,8 @@ impl Fleet {
             details.insert("note".to_owned(), json!(note));
         }
         let details = Value::Object(details);
-        let agent = self.agent_name(&at).cloned();
-        let record = self
-            .cx
-            .audit_record(&at, agent.as_ref(), CALL_SETTLED, details);
+        let agent = self.agent_name(&at.instance_key).cloned();
+        let record = cx.audit_record(&at, agent.as_ref(), CALL_SETTLED, details);
         let note = settle.note;
         let settling = SettlingCall {
             instance: at,
@@ -231,23 +223,27 @@ impl Fleet {
             call,
             note,
         };
-        self.cx.store(record, settling);
+        cx.store(record, settling);
         Ok(())
     }
 
-    fn on_call_settled(&mut self, settling: SettlingCall, result: Result<(), StoreError>) {
+    fn on_call_settled(
+        &mut self,
+        cx: &mut Cx,
+        settling: SettlingCall,
+        result: Result<(), StoreError>,
+    ) {
         let SettlingCall {
-            instance,
+            instance: _,
             token,
             call,
             note,
         } = settling;
         if let Err(error) = result {
-            return self.cx.respond_error(token, control_error(&error));
+            return cx.respond_error(token, control_error(&error));
         }
         let key = (call.instance_key.clone(), call.tool_call_id.clone());
-        let workspace = self.workspaces.get_mut(&instance.workspace_id);
-        let was_open = workspace.is_some_and(|it| it.unknown_calls.settle(&key.0, &key.1));
+        let was_open = self.unknown_calls.settle(&key.0, &key.1);
         // If two users resolve a call at once, the second gets the same response.
         if was_open {
             let told = LifecycleEvent::CallSettled {
@@ -255,8 +251,8 @@ impl Fleet {
                 tool_call_id: key.1,
                 note,
             };
-            self.announce(&instance.workspace_id, told, None);
+            self.announce(cx, told, None);
         }
-        self.cx.respond(token, &CallSettled { call });
+        cx.respond(token, &CallSettled { call });
     }
 }

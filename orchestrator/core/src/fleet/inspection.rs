@@ -12,6 +12,7 @@ use goondan_store::workspace::WorkspaceRecord;
 
 use super::conversation::{Conversation, WrongStage};
 use super::slot::Slot;
+use super::views::View;
 use super::{Fleet, ProcessOwner, Workspace};
 use crate::{Facts, ProcessId};
 
@@ -59,21 +60,19 @@ impl Fleet {
         let owner = ProcessOwner::Model(id.clone(), name);
         self.cx.processes_mut().insert(process, owner);
     }
+}
 
+impl<'a> View<'a> {
     /// The slots of all processes, each with true if the process should be running.
-    pub(crate) fn places(&self) -> Vec<(ProcessOwner, &Slot, bool)> {
+    pub(crate) fn places(self) -> Vec<(ProcessOwner, &'a Slot, bool)> {
         let workspaces = self.workspaces.iter();
         workspaces
-            .flat_map(|(id, workspace)| self.places_of(id, workspace))
+            .flat_map(move |(id, workspace)| self.places_of(id, workspace))
             .collect()
     }
 
-    fn places_of<'a>(
-        &self,
-        id: &WorkspaceId,
-        of: &'a Workspace,
-    ) -> Vec<(ProcessOwner, &'a Slot, bool)> {
-        let is_open = of.closing.is_none() && !self.is_stopping();
+    fn places_of(self, id: &WorkspaceId, of: &'a Workspace) -> Vec<(ProcessOwner, &'a Slot, bool)> {
+        let is_open = of.closing.is_none() && self.cx.stopping().is_none();
         let connectors = of.connectors.iter().map(|(name, connector)| {
             let owner = ProcessOwner::Connector(id.clone(), name.clone());
             (owner, connector.slot(), is_open)
@@ -102,7 +101,7 @@ impl Fleet {
 
     /// Events with a waiter but without a turn to wait for, in conversations that have been read
     /// and will stay.
-    pub(crate) fn awaited_in_vain(&self) -> Vec<(InstanceKey, EventId)> {
+    pub(crate) fn awaited_in_vain(self) -> Vec<(InstanceKey, EventId)> {
         let mut found = Vec::new();
         let workspaces = self.workspaces.values();
         for (key, instance) in workspaces.flat_map(|workspace| &workspace.conversations) {
@@ -117,19 +116,19 @@ impl Fleet {
         found
     }
 
-    fn of_no_turn<'a>(
-        &'a self,
+    fn of_no_turn(
+        self,
         key: &'a InstanceKey,
         instance: &'a Conversation,
     ) -> impl Iterator<Item = &'a EventId> {
-        instance.waiters().events().filter(|event_id| {
+        instance.waiters().events().filter(move |event_id| {
             let is_waiting = instance.queue().get(event_id).is_some();
             !is_waiting && !self.cx.jobs().is_looking_up(key, event_id)
         })
     }
 
     /// Events that conversations got in the wrong stage.
-    pub(crate) fn mistakes(&self) -> Vec<&WrongStage> {
+    pub(crate) fn mistakes(self) -> Vec<&'a WrongStage> {
         let conversations = self
             .workspaces
             .values()
@@ -138,7 +137,7 @@ impl Fleet {
     }
 
     /// True if any resource for processes is short.
-    pub(crate) fn is_short_of_anything(&self) -> bool {
+    pub(crate) fn is_short_of_anything(self) -> bool {
         !self.room.short_of().is_empty()
     }
 }

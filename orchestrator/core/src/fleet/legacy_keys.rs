@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
 use goondan_store::writer::operation::ReadSources;
 
-use super::Fleet;
+use super::Workspace;
 use super::event_queue::EventOrigin;
 use crate::LogEvent;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::limits::FORMER_KEYS_REMEMBERED;
 use crate::router::Route;
@@ -64,28 +65,25 @@ fn is_own(
 
 continuation! {
     /// Determines the owner of a conversation with the event's legacy key.
-    FindingOwner { arrival: Box<Arrival> } after ReadSources => core.fleet.on_owner_found
+    FindingOwner { arrival: Box<Arrival> } after ReadSources => workspace.on_owner_found
 }
 
-impl Fleet {
+impl Workspace {
     /// Delivers a connection's event to its conversation, which may have a legacy key.
-    pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
+    pub(super) fn arrive(&mut self, cx: &mut Cx, arrival: Arrival) {
         let Some(former) = arrival.route.former_key.clone() else {
-            return self.arrive_at(id, arrival);
+            return self.arrive_at(cx, arrival);
         };
-        let connector = self.connector_and_cx(id, &arrival.connection);
-        match connector.and_then(|(connector, _)| connector.former_keys().is_own(&former)) {
-            Some(is_own) => self.arrive_where(id, arrival, former, is_own),
+        let connector = self.connectors.get_mut(&arrival.connection);
+        match connector.and_then(|connector| connector.former_keys().is_own(&former)) {
+            Some(is_own) => self.arrive_where(cx, arrival, former, is_own),
             None => {
-                let instance = InstanceRef {
-                    workspace_id: id.clone(),
-                    instance_key: former,
-                };
+                let instance = self.conversation_ref(&former);
                 let read = ReadSources {
                     instance: instance.clone(),
                 };
                 let arrival = Box::new(arrival);
-                self.cx.store(read, FindingOwner { instance, arrival });
+                cx.store(read, FindingOwner { instance, arrival });
             }
         }
     }
@@ -94,24 +92,24 @@ impl Fleet {
     /// key.
     fn on_owner_found(
         &mut self,
+        cx: &mut Cx,
         finding: FindingOwner,
         result: Result<BTreeSet<ConnectionName>, StoreError>,
     ) {
         let (former, arrival) = (&finding.instance, *finding.arrival);
-        let id = &former.workspace_id;
         let sources = match result {
             Ok(sources) => Some(sources),
             Err(StoreError::NoInstance { .. }) => None,
             Err(error) => {
                 let message = "failed to look up the conversation; see the daemon's log";
                 let event = LogEvent::warn("failed to read conversation owner").of(former);
-                self.log(event.with("error", goondan_log::error_chain(&error)));
+                self.log(cx, event.with("error", goondan_log::error_chain(&error)));
                 let code = goondan_protocol::ipc::RefusalCode::Unavailable;
-                return self.refuse(&arrival.reply, code, message.to_owned());
+                return self.refuse(cx, &arrival.reply, code, message.to_owned());
             }
         };
         let key = former.instance_key.clone();
-        let Some((connector, _)) = self.connector_and_cx(id, &arrival.connection) else {
+        let Some(connector) = self.connectors.get_mut(&arrival.connection) else {
             return;
         };
         let running = connector.running();
@@ -119,12 +117,12 @@ impl Fleet {
         let name = &arrival.connection;
         let is_own = sources.is_some_and(|sources| is_own(&sources, name, (&key, kind)));
         connector.former_keys().remember(key.clone(), is_own);
-        self.arrive_where(id, arrival, key, is_own);
+        self.arrive_where(cx, arrival, key, is_own);
     }
 
     fn arrive_where(
         &mut self,
-        id: &WorkspaceId,
+        cx: &mut Cx,
         mut arrival: Arrival,
         former: InstanceKey,
         is_own: bool,
@@ -133,15 +131,18 @@ impl Fleet {
             arrival.event.instance_key = Some(former.clone());
             arrival.route.instance_key = former;
         }
-        self.arrive_at(id, arrival);
+        self.arrive_at(cx, arrival);
     }
 
-    fn arrive_at(&mut self, id: &WorkspaceId, arrival: Arrival) {
-        let instance = InstanceRef {
-            workspace_id: id.clone(),
-            instance_key: arrival.route.instance_key,
-        };
-        self.accept(instance, &arrival.route.agent, arrival.event, arrival.reply);
+    fn arrive_at(&mut self, cx: &mut Cx, arrival: Arrival) {
+        let Arrival {
+            route,
+            event,
+            reply,
+            ..
+        } = arrival;
+        let instance = self.conversation_ref(&route.instance_key);
+        self.accept(cx, instance, &route.agent, event, reply);
     }
 }
 

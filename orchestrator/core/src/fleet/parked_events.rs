@@ -18,10 +18,10 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
 use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
 
+use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::conversation::Conversation;
 use super::turn::ActiveTurn;
-use super::{Fleet, Workspace};
 use crate::bus::context::Cx;
 use crate::jobs::{Continuation, LogFailure, continuation};
 use crate::limits::{KNOWN_PARKED_MAX, MAX_TURN_CRASHES};
@@ -62,7 +62,9 @@ impl Continuation<RetryEvent> for ParkedEventUpdate {
     }
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
-        core.fleet.on_decided(&self, result);
+        if let Some((workspace, cx)) = core.fleet.workspace_and_cx(&self.instance.workspace_id) {
+            workspace.on_decided(cx, &self, result);
+        }
     }
 }
 
@@ -72,7 +74,9 @@ impl Continuation<DropEvent> for ParkedEventUpdate {
     }
 
     fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
-        core.fleet.on_decided(&self, result);
+        if let Some((workspace, cx)) = core.fleet.workspace_and_cx(&self.instance.workspace_id) {
+            workspace.on_decided(cx, &self, result);
+        }
     }
 }
 
@@ -217,69 +221,66 @@ impl Workspace {
     }
 }
 
-impl Fleet {
+impl Workspace {
     /// Handles the result of parking an event. True if it is parked.
-    pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) -> bool {
+    pub(crate) fn on_parked(
+        &mut self,
+        cx: &mut Cx,
+        parking: &Parking,
+        result: Result<(), StoreError>,
+    ) -> bool {
         let (at, event_id) = (&parking.instance, &parking.event_id);
         let reason = parking.reason.as_str();
         match result {
             Ok(()) => {}
             // The event is already over, so the inbox must be read again.
             Err(StoreError::WrongEvent { .. }) => {
-                self.advance(at);
+                self.advance(cx, at);
                 return false;
             }
             Err(error) => {
-                self.on_open_failed(at, &error);
+                self.on_open_failed(cx, at, &error);
                 return false;
             }
         }
-        let Some(entry) = self.conversation_mut(at) else {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return false;
         };
-        if let Some(turn) = entry.queue_mut().parked(event_id)
-            && let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id)
-        {
-            workspace.observe_parked(cx, at, &turn, reason);
+        if let Some(turn) = entry.queue_mut().parked(event_id) {
+            self.observe_parked(cx, at, &turn, reason);
         }
-        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-            workspace.end_approvals(cx, at, "event parked");
-        }
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            let parked = &mut workspace.parked;
-            parked.count(&at.instance_key, |count| count.saturating_add(1));
-        }
+        self.end_approvals(cx, at, "event parked");
+        self.parked
+            .count(&at.instance_key, |count| count.saturating_add(1));
         let event = LifecycleEvent::EventParked {
             instance_key: at.instance_key.clone(),
             event_id: event_id.clone(),
             reason: reason.to_owned(),
         };
-        self.announce(&at.workspace_id, event, None);
+        self.announce(cx, event, None);
         let error = parked_error(event_id, reason);
         for waiter in self.take_waiters(at, event_id) {
-            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+            self.fail_waiter(cx, at, event_id, waiter, &error, QuestionStatus::Lost);
         }
-        self.end_questions(at);
-        self.advance(at);
-        self.forget_if_done(at);
+        self.end_questions(cx, at);
+        self.advance(cx, at);
+        self.forget_if_done(cx, &at.instance_key);
         true
     }
 
     /// Handles a user's decision on a parked event.
     pub(crate) fn decide(
-        &mut self,
+        &self,
+        cx: &mut Cx,
         token: RequestToken,
-        at: InstanceRef,
+        at: &InstanceRef,
         event_id: EventId,
         decision: ParkedEventDecision,
     ) {
-        if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.cx.respond_error(token, error);
-        }
-        let wall = self.cx.now().wall;
+        let wall = cx.now().wall;
         let (instance, id) = (at.clone(), event_id.clone());
         let deciding = ParkedEventUpdate {
-            instance: at,
+            instance: at.clone(),
             token,
             event_id,
             decision,
@@ -291,7 +292,7 @@ impl Fleet {
                     event_id: id,
                     at: wall,
                 };
-                self.cx.store(retry, deciding);
+                cx.store(retry, deciding);
             }
             ParkedEventDecision::Drop => {
                 let dropped = DropEvent {
@@ -299,24 +300,25 @@ impl Fleet {
                     event_id: id,
                     at: wall,
                 };
-                self.cx.store(dropped, deciding);
+                cx.store(dropped, deciding);
             }
         }
     }
 
-    fn on_decided(&mut self, deciding: &ParkedEventUpdate, result: Result<(), StoreError>) {
+    fn on_decided(
+        &mut self,
+        cx: &mut Cx,
+        deciding: &ParkedEventUpdate,
+        result: Result<(), StoreError>,
+    ) {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
         if let Err(error) = result {
-            if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-                workspace.parked.forget_known(&at.instance_key);
-            }
-            return self.cx.respond_error(token, control_error(&error));
+            self.parked.forget_known(&at.instance_key);
+            return cx.respond_error(token, control_error(&error));
         }
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            let parked = &mut workspace.parked;
-            parked.count(&at.instance_key, |count| count.saturating_sub(1));
-        }
-        if let Some(entry) = self.conversation_entry(at, None) {
+        self.parked
+            .count(&at.instance_key, |count| count.saturating_sub(1));
+        if let Some(entry) = self.conversation_entry(cx, at, None) {
             entry.forgive_event(event_id);
         }
         let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
@@ -330,9 +332,9 @@ impl Fleet {
                 event_id,
             },
         };
-        self.announce(&at.workspace_id, event, None);
-        self.cx.respond(token, &EmptyResult {});
-        self.invalidate_queue(at);
+        self.announce(cx, event, None);
+        cx.respond(token, &EmptyResult {});
+        self.invalidate_queue(cx, at);
     }
 
     /// The queued and parked events of a conversation.
@@ -364,10 +366,8 @@ impl Fleet {
                 since,
             ));
         }
-        if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-            workspace.parked.keep_known(&at.instance_key, &events);
-        }
-        let Some(entry) = self.conversation_mut(at) else {
+        self.parked.keep_known(&at.instance_key, &events);
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return events;
         };
         for event in entry.queue().events() {

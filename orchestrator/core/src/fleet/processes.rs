@@ -11,10 +11,11 @@ use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
+use goondan_protocol::version::Version;
 use serde_json::json;
 
 use super::slot::{Slot, SlotAction, SlotExit};
-use super::{Fleet, ProcessOwner};
+use super::{Fleet, ProcessOwner, Workspace};
 use crate::bus::context::Cx;
 use crate::exchange::{ChildRequest, TaskRef};
 use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
@@ -170,115 +171,98 @@ impl Cx {
     }
 }
 
-impl Fleet {
+/// Its processes.
+impl Workspace {
     /// Handles the passage of time for one process.
-    pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
-        let now = self.cx.now();
+    pub(crate) fn on_time(&mut self, cx: &mut Cx, owner: &ProcessOwner) {
+        let now = cx.now();
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(SlotAction::Ping(process)) => {
                 let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
-                self.send_process(owner, process, ping);
+                self.send_process(cx, owner, process, ping);
             }
             Some(SlotAction::Kill(process, reason)) => {
                 let killed = Event::ProcessKilled {
                     worker: owner.worker(),
                     reason: reason.to_owned(),
                 };
-                self.announce(owner.workspace_id(), killed, None);
-                self.kill(process, false);
+                self.announce(cx, killed, None);
+                self.kill(cx, process, false);
             }
             Some(SlotAction::Start | SlotAction::Nothing) | None => {}
         }
         match owner {
-            ProcessOwner::Agent(at) => self.on_agent_time(at),
-            ProcessOwner::Connector(id, name) => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
-                    workspace.advance_connector(cx, name);
-                }
-            }
+            ProcessOwner::Agent(at) => self.on_agent_time(cx, at),
+            ProcessOwner::Connector(_, name) => self.advance_connector(cx, name),
             ProcessOwner::Model(..) | ProcessOwner::Task(..) => {}
         }
     }
 
-    /// Handles the exit of a process. Returns its owner and true if it crashed; `None` if the
-    /// process is unknown.
-    pub(crate) fn on_exited(
+    /// Handles the exit of a process. True if it crashed.
+    pub(super) fn on_exited(
         &mut self,
+        cx: &mut Cx,
+        owner: &ProcessOwner,
         process: ProcessId,
         how: &str,
-    ) -> Option<(ProcessOwner, bool)> {
-        let now = self.cx.now();
-        if let Some(ProcessOwner::Connector(id, name)) = self.owner_of(process).cloned() {
-            let connector = self.connector_and_cx(&id, &name);
-            if let Some((connector, _)) = connector {
-                connector.forgive_if_long_up(now);
-            }
+    ) -> bool {
+        let now = cx.now();
+        if let ProcessOwner::Connector(_, name) = owner
+            && let Some(connector) = self.connectors.get_mut(name)
+        {
+            connector.forgive_if_long_up(now);
         }
-        let owner = self.cx.processes_mut().remove(process)?;
-        self.start_next(process);
-        let ending = self
-            .slot_mut(&owner)
-            .map(|slot| slot.exited(now, how.to_owned()));
-        let mut is_crash = false;
+        let slot = self.slot_mut(owner);
+        let ending = slot.map(|slot| (slot.exited(now, how.to_owned()), slot.crashes));
         let (worker, how_told) = (owner.worker(), how.to_owned());
-        let event = match ending {
-            Some(SlotExit::Stopped) | None => Event::ProcessEnded {
+        let crash = match ending {
+            Some((SlotExit::Crashed { delay_ms }, crashes)) => Some((delay_ms, crashes)),
+            Some((SlotExit::Stopped, _)) | None => None,
+        };
+        let event = match crash {
+            None => Event::ProcessEnded {
                 worker,
                 how: how_told,
             },
-            Some(SlotExit::Crashed { delay_ms }) => {
-                is_crash = true;
-                self.count_child_crash(&owner);
+            Some((delay_ms, crashes)) => {
+                self.count_child_crash(cx, owner);
                 Event::ProcessCrashed {
                     worker,
-                    consecutive_crashes: self.slot_mut(&owner).map_or(0, |slot| slot.crashes),
+                    consecutive_crashes: crashes,
                     next_start_in_ms: delay_ms,
                     how: how_told,
                 }
             }
         };
-        self.announce(owner.workspace_id(), event, None);
-        match &owner {
-            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(owner.workspace_id()) {
-                    workspace.on_worker_gone(cx);
-                }
-            }
-            ProcessOwner::Connector(id, name) => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
-                    workspace.on_connector_exited(cx, name, process, how);
-                }
-            }
-            ProcessOwner::Model(id, name) => {
-                let workspace = self.workspaces.get_mut(id);
-                if let Some(model) = workspace.and_then(|it| it.models.get_mut(name)) {
+        self.announce(cx, event, None);
+        match owner {
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => self.on_worker_gone(cx),
+            ProcessOwner::Connector(_, name) => self.on_connector_exited(cx, name, process, how),
+            ProcessOwner::Model(_, name) => {
+                if let Some(model) = self.models.get_mut(name) {
                     model.on_exited();
                 }
             }
         }
-        Some((owner, is_crash))
+        crash.is_some()
     }
 
-    pub(crate) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
-        self.slot_and_cx(owner).map(|(slot, _)| slot)
-    }
-
-    fn slot_and_cx(&mut self, owner: &ProcessOwner) -> Option<(&mut Slot, &mut Cx)> {
-        let workspace = self.workspaces.get_mut(owner.workspace_id())?;
-        Some((workspace.slot_mut(owner)?, &mut self.cx))
-    }
-
-    fn send_process(&mut self, owner: &ProcessOwner, process: ProcessId, message: ToChild) {
+    fn send_process(
+        &self,
+        cx: &mut Cx,
+        owner: &ProcessOwner,
+        process: ProcessId,
+        message: ToChild,
+    ) {
         let agent = match owner {
-            ProcessOwner::Agent(at) => self.agent_name(at).cloned(),
+            ProcessOwner::Agent(at) => self.agent_name(&at.instance_key),
             ProcessOwner::Connector(..) | ProcessOwner::Model(..) | ProcessOwner::Task(..) => None,
         };
-        self.cx
-            .send_process(process, owner, agent.as_ref(), message);
+        cx.send_process(process, owner, agent, message);
     }
 
-    pub(crate) fn on_spawned(&mut self, process: ProcessId, pid: u32) {
-        let Some(owner) = self.owner_of(process).cloned() else {
+    fn on_spawned(&mut self, cx: &mut Cx, process: ProcessId, pid: u32) {
+        let Some(owner) = cx.processes().owner_of(process).cloned() else {
             return;
         };
         if let Some(slot) = self.slot_mut(&owner) {
@@ -288,75 +272,131 @@ impl Fleet {
             worker: owner.worker(),
             child_pid: pid,
         };
-        self.announce(owner.workspace_id(), started, None);
+        self.announce(cx, started, None);
     }
 
-    pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &ProcessOwner, hello: &Hello) {
-        if let Err(mismatch) = hello.version.check() {
-            return self.on_broken(process, &mismatch.to_string());
-        }
+    /// Handles the first message of a process: it gets its assignment. An error breaks it.
+    fn on_hello(
+        &mut self,
+        cx: &mut Cx,
+        process: ProcessId,
+        owner: &ProcessOwner,
+        hello: &Hello,
+    ) -> Result<(), String> {
+        hello
+            .version
+            .check()
+            .map_err(|mismatch| mismatch.to_string())?;
         let expected = match owner {
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => ChildRole::Agent,
             ProcessOwner::Connector(..) | ProcessOwner::Model(..) => ChildRole::Connector,
         };
         if hello.role != expected {
-            return self.on_broken(process, "it is the wrong kind of process");
+            return Err("it is the wrong kind of process".to_owned());
         }
         let assignment = match owner {
-            ProcessOwner::Agent(at) => self.agent_assignment(at),
+            ProcessOwner::Agent(at) => self.agent_assignment(cx, at),
             ProcessOwner::Connector(..) | ProcessOwner::Model(..) | ProcessOwner::Task(..) => {
-                let workspace = self.workspace_and_cx(owner.workspace_id());
-                workspace.and_then(|(workspace, cx)| workspace.assignment(cx.facts(), owner))
+                self.assignment(cx.facts(), owner)
             }
         };
-        let Some(assignment) = assignment else {
-            return self.on_broken(process, "it has no work");
-        };
+        let assignment = assignment.ok_or("it has no work")?;
         if let Some(slot) = self.slot_mut(owner) {
             slot.greeted();
             slot.detail = None;
         }
-        self.start_next(process);
         let welcome = Welcome {
-            version: self.version(),
+            version: Version::current(),
             assignment,
         };
-        self.send_process(owner, process, ToChild::welcome(owner.role(), welcome));
+        self.send_process(cx, owner, process, ToChild::welcome(owner.role(), welcome));
         match owner {
-            ProcessOwner::Task(id, task) => {
-                if let Some((runs, cx)) = self.runs_and_cx(id) {
-                    runs.on_told(cx, &TaskRef::new(id, task));
-                }
-            }
+            ProcessOwner::Task(id, task) => self.runs.on_told(cx, &TaskRef::new(id, task)),
             // Its purpose may have ended, or may now be calls only.
-            ProcessOwner::Connector(id, name) => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(id) {
-                    workspace.advance_connector(cx, name);
-                }
-            }
+            ProcessOwner::Connector(_, name) => self.advance_connector(cx, name),
             ProcessOwner::Agent(_) | ProcessOwner::Model(..) => {}
         }
+        Ok(())
     }
 
     /// Stops a process that violates the protocol, without affecting others (`IPC-4`).
-    pub(crate) fn on_broken(&mut self, process: ProcessId, problem: &str) {
-        let Some(owner) = self.owner_of(process).cloned() else {
+    pub(crate) fn on_broken(&mut self, cx: &mut Cx, process: ProcessId, problem: &str) {
+        let Some(owner) = cx.processes().owner_of(process).cloned() else {
             return;
         };
         let broke = Event::ProcessBroke {
             worker: owner.worker(),
             problem: problem.to_owned(),
         };
-        self.announce(owner.workspace_id(), broke, None);
-        self.kill(process, false);
+        self.announce(cx, broke, None);
+        self.kill(cx, process, false);
     }
 
     /// Kills a process and its process group. With `is_wanted`, its exit is not a crash.
-    pub(crate) fn kill(&mut self, process: ProcessId, is_wanted: bool) {
-        if let Some(owner) = self.owner_of(process).cloned()
-            && let Some((slot, cx)) = self.slot_and_cx(&owner)
+    pub(super) fn kill(&mut self, cx: &mut Cx, process: ProcessId, is_wanted: bool) {
+        if let Some(owner) = cx.processes().owner_of(process).cloned()
+            && let Some(slot) = self.slot_mut(&owner)
         {
             cx.kill(slot, is_wanted);
+        }
+    }
+
+    /// Resets the crash count after a successful call or an accepted event.
+    pub(crate) fn provider_worked(&mut self, cx: &Cx, process: ProcessId) {
+        match cx.processes().owner_of(process) {
+            Some(ProcessOwner::Connector(_, name)) => {
+                if let Some(connector) = self.connectors.get_mut(name) {
+                    connector.worked();
+                }
+            }
+            Some(ProcessOwner::Model(_, name)) => self.models.worked(name),
+            Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => {}
+        }
+    }
+}
+
+impl Fleet {
+    /// The workspace of a process, unless the process is gone.
+    pub(crate) fn workspace_of(&mut self, process: ProcessId) -> Option<(&mut Workspace, &mut Cx)> {
+        let owner = self.cx.processes().owner_of(process)?;
+        let workspace = self.workspaces.get_mut(owner.workspace_id())?;
+        Some((workspace, &mut self.cx))
+    }
+
+    /// Handles the exit of a process. Returns its owner and true if it crashed; `None` if the
+    /// process is unknown.
+    pub(crate) fn on_exited(
+        &mut self,
+        process: ProcessId,
+        how: &str,
+    ) -> Option<(ProcessOwner, bool)> {
+        let owner = self.cx.processes_mut().remove(process)?;
+        self.start_next(process);
+        let workspace = self.workspace_and_cx(owner.workspace_id());
+        let is_crash = workspace.is_some_and(|(it, cx)| it.on_exited(cx, &owner, process, how));
+        Some((owner, is_crash))
+    }
+
+    pub(crate) fn on_spawned(&mut self, process: ProcessId, pid: u32) {
+        if let Some((workspace, cx)) = self.workspace_of(process) {
+            workspace.on_spawned(cx, process, pid);
+        }
+    }
+
+    pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &ProcessOwner, hello: &Hello) {
+        let Some((workspace, cx)) = self.workspace_of(process) else {
+            return;
+        };
+        match workspace.on_hello(cx, process, owner, hello) {
+            Ok(()) => self.start_next(process),
+            Err(problem) => workspace.on_broken(cx, process, &problem),
+        }
+    }
+
+    /// Stops a process that violates the protocol, without affecting others (`IPC-4`).
+    pub(crate) fn on_broken(&mut self, process: ProcessId, problem: &str) {
+        if let Some((workspace, cx)) = self.workspace_of(process) {
+            workspace.on_broken(cx, process, problem);
         }
     }
 }

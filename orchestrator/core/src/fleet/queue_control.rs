@@ -8,7 +8,8 @@ use goondan_store::StoreError;
 use goondan_store::instance::{QueueOp, QueueOrder};
 use goondan_store::writer::operation::ArrangeEvent;
 
-use super::Fleet;
+use super::Workspace;
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
@@ -18,7 +19,7 @@ continuation! {
         token: RequestToken,
         event_id: EventId,
         arrangement: QueueOp,
-    } after ArrangeEvent => &core.fleet.on_arranged
+    } after ArrangeEvent => &workspace.on_arranged
 }
 
 /// Error for an event whose turn has begun.
@@ -30,22 +31,20 @@ fn in_turn(at: &InstanceRef, event_id: &EventId) -> ControlError {
     ))
 }
 
-impl Fleet {
+impl Workspace {
     /// Changes the place of a queued event.
     pub(crate) fn arrange(
         &mut self,
+        cx: &mut Cx,
         token: RequestToken,
         at: InstanceRef,
         event_id: EventId,
         arrangement: QueueOp,
-    ) {
-        if let Err(error) = self.workspace(&at.workspace_id) {
-            return self.cx.respond_error(token, error);
-        }
-        let wall = self.cx.now().wall;
-        if let Some(entry) = self.conversation_mut(&at) {
+    ) -> Result<(), ControlError> {
+        let wall = cx.now().wall;
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             if entry.worked_on().any(|id| *id == event_id) {
-                return self.cx.respond_error(token, in_turn(&at, &event_id));
+                return Err(in_turn(&at, &event_id));
             }
             if arrangement == QueueOp::Pause {
                 entry.queue_mut().begin_pausing(event_id.clone());
@@ -63,12 +62,18 @@ impl Fleet {
             event_id,
             arrangement,
         };
-        self.cx.store(arrange, then);
+        cx.store(arrange, then);
+        Ok(())
     }
 
-    fn on_arranged(&mut self, arranging: &Arranging, result: Result<QueueOrder, StoreError>) {
+    fn on_arranged(
+        &mut self,
+        cx: &mut Cx,
+        arranging: &Arranging,
+        result: Result<QueueOrder, StoreError>,
+    ) {
         let (at, event_id, token) = (&arranging.instance, &arranging.event_id, arranging.token);
-        if let Some(entry) = self.conversation_mut(at) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             entry.queue_mut().end_pausing(event_id);
         }
         let (instance_key, id) = (at.instance_key.clone(), event_id.clone());
@@ -78,12 +83,12 @@ impl Fleet {
                     StoreError::InTurn { .. } => in_turn(at, event_id),
                     error => control_error(&error),
                 };
-                self.cx.respond_error(token, told);
+                cx.respond_error(token, told);
                 // The inbox must be read again.
-                self.invalidate_queue(at);
+                self.invalidate_queue(cx, at);
             }
             Ok(arranged) => {
-                if let Some(entry) = self.conversation_mut(at) {
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
                     entry.queue_mut().arrange(arranged);
                 }
                 let event = match arranging.arrangement {
@@ -100,9 +105,9 @@ impl Fleet {
                         event_id: id,
                     },
                 };
-                self.announce(&at.workspace_id, event, None);
-                self.cx.respond(token, &EmptyResult {});
-                self.advance(at);
+                self.announce(cx, event, None);
+                cx.respond(token, &EmptyResult {});
+                self.advance(cx, at);
             }
         }
     }

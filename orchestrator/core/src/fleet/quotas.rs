@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::event::Chain;
-use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{EventId, InstanceKey};
 
 use crate::limits::{
     OBSERVATIONS_DROPPED_MAX, OBSERVATIONS_PER_S, OBSERVATIONS_PER_TURN_BURST,
@@ -115,15 +115,13 @@ impl TurnUse {
 /// The external event at the root of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Root {
-    workspace_id: WorkspaceId,
     instance: InstanceKey,
     event: EventId,
 }
 
 impl Root {
-    pub(super) fn of(workspace_id: &WorkspaceId, chain: &Chain) -> Self {
+    pub(super) fn of(chain: &Chain) -> Self {
         Self {
-            workspace_id: workspace_id.clone(),
             instance: chain.root_instance.clone(),
             event: chain.root_event.clone(),
         }
@@ -137,11 +135,12 @@ struct Tree {
     used_ms: u64,
 }
 
-/// Recently active trees.
+/// Recently active trees of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Trees {
     trees: BTreeMap<Root, Tree>,
-    rates: BTreeMap<WorkspaceId, Bucket>,
+    /// Rate of conversations that get work; `None` until the first one.
+    rate: Option<Bucket>,
 }
 
 impl Trees {
@@ -163,7 +162,7 @@ impl Trees {
             );
             Err(AgentRequestError::new("E_TOO_MANY_AGENTS", message))
         };
-        let tree = self.trees.entry(root.clone()).or_insert_with(|| Tree {
+        let tree = self.trees.entry(root).or_insert_with(|| Tree {
             reached: BTreeSet::new(),
             used_ms: now_ms,
         });
@@ -196,8 +195,9 @@ impl Trees {
                 return refused("this turn", turn.reached.len(), advice);
             }
             let (burst, per_s) = (WORKSPACE_REACH_BURST, WORKSPACE_REACH_PER_S);
-            let rate = self.rates.entry(root.workspace_id);
-            let rate = rate.or_insert_with(|| Bucket::new(burst, per_s, now_ms));
+            let rate = self
+                .rate
+                .get_or_insert_with(|| Bucket::new(burst, per_s, now_ms));
             if !rate.take(now_ms) {
                 let message = format!(
                     "the agents of this project give work to more than {per_s} other conversations \
@@ -216,7 +216,7 @@ impl Trees {
     pub(super) fn forget(&mut self, now_ms: u64) {
         let is_young = |used_ms: u64| now_ms.saturating_sub(used_ms) < TREE_MEMORY_MS;
         self.trees.retain(|_, tree| is_young(tree.used_ms));
-        self.rates.retain(|_, rate| is_young(rate.filled_ms));
+        self.rate.take_if(|rate| !is_young(rate.filled_ms));
     }
 }
 
@@ -226,7 +226,6 @@ mod tests {
 
     fn root(event: &str) -> Root {
         Root {
-            workspace_id: "w".parse().unwrap(),
             instance: "main".parse().unwrap(),
             event: event.parse().unwrap(),
         }

@@ -12,10 +12,11 @@ use goondan_protocol::observe::{
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::{SpanId, TraceContext};
 
-use super::Fleet;
+use super::Workspace;
 use super::authority::is_step_of;
 use super::quotas::ReportDecision;
 use super::turn::ActiveTurn;
+use crate::bus::context::Cx;
 use crate::{ClockTime, LogEvent, ProcessId};
 
 /// The part of a turn that an event concerns.
@@ -125,15 +126,21 @@ pub(super) fn corrected(
     })
 }
 
-impl Fleet {
+impl Workspace {
     /// Handles an agent's report about its turn.
-    pub(crate) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
-        let now = self.cx.now();
-        let Some(entry) = self.conversation_mut(at) else {
+    pub(crate) fn on_observe(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        process: ProcessId,
+        event: RuntimeEvent,
+    ) {
+        let now = cx.now();
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let Some(turn) = entry.turn() else {
-            return self.on_broken(process, "it reported on a turn that is not in progress");
+            return self.on_broken(cx, process, "it reported on a turn that is not in progress");
         };
         if entry.open_turn().is_none() && entry.slot().is_dying() {
             // Reports about another process's steps are too late.
@@ -146,7 +153,7 @@ impl Fleet {
                 bundle_revision: revision,
                 ..event
             },
-            Err(problem) => return self.on_broken(process, problem),
+            Err(problem) => return self.on_broken(cx, process, problem),
         };
         if let Some(refusal) = &event.refusal {
             entry.note_refusal(refusal, now.wall);
@@ -158,24 +165,22 @@ impl Fleet {
         let kind = event.kind;
         match reported {
             ReportDecision::Kept => {
-                if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-                    workspace.record_observation(cx, at, &event);
-                }
+                self.record_observation(cx, at, &event);
             }
             ReportDecision::Dropped { first: false } => {}
             ReportDecision::Dropped { first: true } => {
                 let log = LogEvent::warn("turn sends too many reports; dropping some").of(at);
-                self.log(log.with("turnId", event.turn_id.as_str()));
+                self.log(cx, log.with("turnId", event.turn_id.as_str()));
             }
             ReportDecision::Flood => {
-                return self.on_broken(process, "it flooded the daemon with reports");
+                return self.on_broken(cx, process, "it flooded the daemon with reports");
             }
         }
         // Independent of the report's kind, because a user must be notified of each unknown
         // outcome.
         if event.outcome_unknown {
-            self.on_unknown_call(at, process, event);
+            self.on_unknown_call(cx, at, process, event);
         }
-        self.on_step_over(at, process, kind);
+        self.on_step_over(cx, at, process, kind);
     }
 }

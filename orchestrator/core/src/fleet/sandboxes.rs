@@ -21,8 +21,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::conversation::Conversation;
-use super::{Fleet, Workspace, authority, bundle_of};
+use super::{Workspace, authority, bundle_of};
 use crate::Facts;
+use crate::bus::context::Cx;
 use crate::exchange::{ApplyByAgent, ProposalWork, ReviewByAgent, ReviewingAgent};
 use crate::refusals::AgentRequestError;
 use crate::router;
@@ -255,33 +256,27 @@ impl Workspace {
     }
 }
 
-impl Fleet {
+impl Workspace {
     /// The files of a conversation's agent.
-    pub(crate) fn files_of<'a>(
-        &'a self,
-        at: &'a InstanceRef,
-    ) -> Result<AgentFiles<'a>, AgentRequestError> {
-        Ok(AgentFiles {
-            workspace: self.workspaces.get(&at.workspace_id).ok_or_else(gone)?,
+    pub(crate) fn files_of<'a>(&'a self, facts: &'a Facts, at: &'a InstanceRef) -> AgentFiles<'a> {
+        AgentFiles {
+            workspace: self,
             at,
-            facts: self.cx.facts(),
-        })
+            facts,
+        }
     }
 
     /// A sandbox was prepared: a process of its agent that runs works elsewhere, and makes way for another one
     /// as soon as it has no turn.
-    pub(crate) fn on_sandbox_prepared(&mut self, at: &InstanceRef, agent: &WorkerId) {
-        let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
-            return;
-        };
+    pub(crate) fn on_sandbox_prepared(&mut self, cx: &mut Cx, at: &InstanceRef, agent: &WorkerId) {
         let Ok(prepared) = AgentName::new(agent.as_str()) else {
             return;
         };
-        let files = self.files_of(at);
-        let Ok(wanted) = files.and_then(|files| files.sandbox_ref(Some(&prepared))) else {
+        let files = self.files_of(cx.facts(), at);
+        let Ok(wanted) = files.sandbox_ref(Some(&prepared)) else {
             return;
         };
-        let keys = workspace.conversations.iter();
+        let keys = self.conversations.iter();
         let keys =
             keys.filter(|(_, entry)| *entry.agent() == prepared && entry.process().is_some());
         let keys: Vec<InstanceKey> = keys.map(|(key, _)| key.clone()).collect();
@@ -290,17 +285,18 @@ impl Fleet {
                 workspace_id: at.workspace_id.clone(),
                 instance_key,
             };
-            let files = self.files_of(&its);
-            let own = files.and_then(|files| files.sandbox_ref(None));
+            let own = self.files_of(cx.facts(), &its).sandbox_ref(None);
             if own.ok().as_ref() != Some(&wanted) {
                 continue;
             }
-            let turn = self.conversation_mut(&its).and_then(Conversation::turn_mut);
-            match turn {
+            let Some(entry) = self.conversations.get_mut(&its.instance_key) else {
+                continue;
+            };
+            match entry.turn_mut() {
                 Some(turn) => turn.restart = Some(PREPARED.to_owned()),
                 None => {
-                    self.restart_as_wished(&its, PREPARED);
-                    self.advance(&its);
+                    entry.restart_as_wished(cx, &its, PREPARED);
+                    self.advance(cx, &its);
                 }
             }
         }

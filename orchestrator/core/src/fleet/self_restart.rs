@@ -7,14 +7,7 @@
 
 use std::collections::VecDeque;
 
-use goondan_protocol::agents::AgentAnswer;
-use goondan_protocol::ids::InstanceRef;
-use goondan_protocol::lifecycle::LifecycleEvent;
-use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
-
-use super::Fleet;
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
-use crate::refusals::AgentRequestError;
 
 /// Restarts of an instance's process requested by its agent.
 #[derive(Debug, Default)]
@@ -42,7 +35,7 @@ impl SelfRestarts {
     }
 
     /// Time until another restart is allowed, in milliseconds; `None` if it is allowed now.
-    fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+    pub(super) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let counting: Vec<u64> = self.counting(now_ms).collect();
         let free = counting.len().checked_sub(SELF_RESTARTS_MAX)?;
         let frees = counting.get(free)?.saturating_add(SELF_RESTART_WINDOW_MS);
@@ -54,56 +47,12 @@ impl SelfRestarts {
         all.filter(move |at_ms| now_ms.saturating_sub(*at_ms) < SELF_RESTART_WINDOW_MS)
     }
 
-    fn begin(&mut self, reason: String, now_ms: u64) {
+    /// Records a restart that happens as soon as no turn is in progress.
+    pub(super) fn begin(&mut self, reason: String, now_ms: u64) {
         self.due = Some(reason);
         self.at_ms.push_back(now_ms);
         while self.at_ms.len() > SELF_RESTARTS_MAX {
             self.at_ms.pop_front();
-        }
-    }
-}
-
-impl Fleet {
-    /// Handles an agent's request to restart its process after the turn in progress.
-    pub(super) fn wish_restart(&mut self, at: &InstanceRef, reason: String) -> AgentAnswer {
-        let chars = reason.chars().count();
-        if reason.trim().is_empty() || chars > MAX_RESTART_REASON_CHARS {
-            let message = format!("a reason must have 1 to {MAX_RESTART_REASON_CHARS} characters");
-            return AgentRequestError::new("E_INVALID_REQUEST", message).into();
-        }
-        let now_ms = self.cx.now().mono_ms;
-        let Some(entry) = self.conversation_mut(at) else {
-            return AgentRequestError::new("E_UNAVAILABLE", "the conversation was deleted").into();
-        };
-        if let Some(wait_ms) = entry.restarts().wait_ms(now_ms) {
-            let message = format!(
-                "this agent restarted itself {SELF_RESTARTS_MAX} times within {} s; the next \
-                 restart is allowed in {} s. Another restart will not help: report the problem \
-                 instead",
-                SELF_RESTART_WINDOW_MS / 1_000,
-                wait_ms.div_ceil(1_000)
-            );
-            return AgentRequestError::new("E_TOO_MANY_RESTARTS", message).into();
-        }
-        // A repeated request in one turn causes one restart.
-        if let Some(turn) = entry.turn_mut() {
-            turn.restart = Some(reason);
-        }
-        AgentAnswer::Restarting {}
-    }
-
-    /// Handles the commit of a turn that requested a restart. The process is stopped when the
-    /// instance is next advanced.
-    pub(crate) fn restart_as_wished(&mut self, at: &InstanceRef, reason: &str) {
-        let now_ms = self.cx.now().mono_ms;
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.restarts_mut().begin(reason.to_owned(), now_ms);
-            let event = LifecycleEvent::InstanceRestarted {
-                instance_key: at.instance_key.clone(),
-                by: "agent".to_owned(),
-                reason: reason.to_owned(),
-            };
-            self.announce(&at.workspace_id, event, None);
         }
     }
 }

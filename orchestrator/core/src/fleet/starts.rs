@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::ids::InstanceRef;
 
 use super::Fleet;
+use super::conversation::Conversation;
 use crate::ProcessId;
 use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
 
@@ -72,19 +73,33 @@ impl StartQueue {
 }
 
 impl Fleet {
-    /// True if the agent of a conversation may start now. Otherwise the start is queued.
-    pub(super) fn may_start(&mut self, at: &InstanceRef) -> bool {
-        let Some(why) = self.why_not_start(at) else {
-            self.starts.forget(at);
-            self.room.take();
-            self.stop_ahead();
-            return true;
+    /// Starts the process of a conversation, or queues its start. If its next step is another one by
+    /// now, that one is performed.
+    pub(crate) fn start_agent(&mut self, at: &InstanceRef) {
+        let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) else {
+            return;
         };
-        self.wait_to_start(at);
-        if let Some(entry) = self.conversation_mut(at) {
-            entry.slot_mut().detail = Some(why);
+        if !workspace.is_to_start(cx, at) {
+            return workspace.advance(cx, at);
         }
-        false
+        let Some(running) = workspace.configuration_to_start(cx, at) else {
+            return;
+        };
+        if let Some(why) = self.why_not_start(at) {
+            self.wait_to_start(at);
+            if let Some((entry, _)) = self.conversation_and_cx(at) {
+                entry.slot_mut().detail = Some(why);
+            }
+            return;
+        }
+        self.starts.forget(at);
+        self.room.take();
+        self.stop_ahead();
+        let workspace = self.workspace_and_cx(&at.workspace_id);
+        let process = workspace.and_then(|(it, cx)| it.start_agent(cx, at, running));
+        if let Some(process) = process {
+            self.starts.begin(process);
+        }
     }
 
     /// Reason a start must wait, if any.
@@ -117,10 +132,8 @@ impl Fleet {
 
     /// Queues an agent's start.
     pub(super) fn wait_to_start(&mut self, at: &InstanceRef) {
-        let is_for_agent = self.conversation_mut(at).is_some_and(|entry| {
-            let next = entry.next_event();
-            next.is_some_and(|event| event.chain.is_some())
-        });
+        let next = self.conversation(at).and_then(Conversation::next_event);
+        let is_for_agent = next.is_some_and(|event| event.chain.is_some());
         self.starts.wait(at, is_for_agent);
     }
 
@@ -137,7 +150,7 @@ impl Fleet {
             && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.starts.next()
         {
-            self.advance(&at);
+            self.start_agent(&at);
         }
     }
 

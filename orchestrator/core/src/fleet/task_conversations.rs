@@ -23,11 +23,11 @@ use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
 use goondan_store::writer::operation::LookUpEvent;
 
+use super::Workspace;
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::waiters::TurnWaiter;
-use super::{Fleet, Workspace};
 use crate::Facts;
-use crate::bus::queue::Message;
+use crate::bus::context::Cx;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
 use crate::fleet::event_queue::EventOrigin;
@@ -72,7 +72,7 @@ impl TaskConversation {
 
 continuation! {
     /// Looks up the state of a run's event.
-    LookingUpRun { of: Box<ConversationRun> } after LookUpEvent => &core.fleet.on_run_looked_up
+    LookingUpRun { of: Box<ConversationRun> } after LookUpEvent => &workspace.on_run_looked_up
 }
 
 /// The conversations of a workspace that work for tasks, by their keys.
@@ -140,33 +140,45 @@ impl Workspace {
     }
 }
 
-impl Fleet {
-    /// The task of a conversation, if any.
-    pub(crate) fn task_of(&self, at: &InstanceRef) -> Option<&TaskConversation> {
-        self.workspaces
-            .get(&at.workspace_id)?
-            .task_of(&at.instance_key)
-    }
+/// Looks up the state of a run's event; [`RunUpdate`] reports it.
+pub(crate) fn look_up_run(cx: &mut Cx, of: ConversationRun) {
+    let instance = of.instance.clone();
+    let look_up = LookUpEvent {
+        instance: instance.clone(),
+        event_id: of.event_id.clone(),
+    };
+    let of = Box::new(of);
+    cx.store(look_up, LookingUpRun { instance, of });
+}
 
+impl Workspace {
     /// Sets the task of a conversation. A process that was started without this information is
     /// replaced.
-    pub(crate) fn know_task(&mut self, at: &InstanceRef, conversation: TaskConversation) {
-        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
-            return;
-        };
-        let tasks = &mut workspace.task_conversations;
+    pub(crate) fn know_task(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        conversation: TaskConversation,
+    ) {
+        let tasks = &mut self.task_conversations;
         if tasks.set(&at.instance_key, conversation)
-            && let Some((entry, cx)) = self.conversation_and_cx(at)
+            && let Some(entry) = self.conversations.get_mut(&at.instance_key)
             && !entry.is_in_turn()
         {
             entry.end_idle_process(cx);
         }
-        self.advance(at);
+        self.advance(cx, at);
     }
 
     /// Submits the event of a run; [`RunUpdate`] reports its progress.
-    pub(crate) fn ask_for_run(&mut self, of: ConversationRun, agent: &AgentName, input: String) {
-        let conversation = self.task_of(&of.instance);
+    pub(crate) fn ask_for_run(
+        &mut self,
+        cx: &mut Cx,
+        of: ConversationRun,
+        agent: &AgentName,
+        input: String,
+    ) {
+        let conversation = self.task_of(&of.instance.instance_key);
         let created_by = conversation.and_then(|it| it.created_by.clone());
         let chain = created_by.map(|root_instance| Chain {
             root_instance,
@@ -180,9 +192,9 @@ impl Fleet {
         let event = AgentEvent {
             id: of.event_id.clone(),
             kind: KIND.to_owned(),
-            created_at: self.cx.now().wall,
-            trace_id: Some(TraceId::from_uuid(self.cx.uuid())),
-            parent_span_id: Some(SpanId::from_uuid(self.cx.uuid())),
+            created_at: cx.now().wall,
+            trace_id: Some(TraceId::from_uuid(cx.uuid())),
+            parent_span_id: Some(SpanId::from_uuid(cx.uuid())),
             input: Some(input),
             header: None,
             properties: goondan_protocol::JsonObject::new(),
@@ -194,57 +206,47 @@ impl Fleet {
             metadata: goondan_protocol::JsonObject::new(),
         };
         let instance = of.instance.clone();
-        self.accept(instance, agent, event, EventOrigin::Run(Box::new(of)));
+        self.accept(cx, instance, agent, event, EventOrigin::Run(Box::new(of)));
     }
 
-    /// Looks up the state of a run's event.
-    pub(crate) fn look_up_run(&mut self, of: ConversationRun) {
-        let instance = of.instance.clone();
-        let look_up = LookUpEvent {
-            instance: instance.clone(),
-            event_id: of.event_id.clone(),
-        };
-        let of = Box::new(of);
-        self.cx.store(look_up, LookingUpRun { instance, of });
-    }
-
-    fn on_run_looked_up(&mut self, sought: &LookingUpRun, result: Result<EventState, StoreError>) {
+    fn on_run_looked_up(
+        &mut self,
+        cx: &mut Cx,
+        sought: &LookingUpRun,
+        result: Result<EventState, StoreError>,
+    ) {
         let found = match result {
             Ok(state) => Ok(Some(state)),
             Err(StoreError::NoInstance { .. }) => Ok(None),
             Err(error) => Err(goondan_log::error_chain(&error)),
         };
-        self.tell_task(&sought.of, RunUpdate::Found(found));
-        self.forget_if_done(&sought.instance);
+        cx.tell_task(&sought.of, RunUpdate::Found(found));
+        self.forget_if_done(cx, &sought.instance.instance_key);
     }
 
     /// Handles a run's event that is durable, now or from an earlier attempt.
-    pub(super) fn on_run_accepted(&mut self, of: Box<ConversationRun>, before: EventState) {
+    pub(super) fn on_run_accepted(
+        &mut self,
+        cx: &mut Cx,
+        of: Box<ConversationRun>,
+        before: EventState,
+    ) {
         match before {
-            EventState::Done(outcome) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome))),
+            EventState::Done(outcome) => cx.tell_task(&of, RunUpdate::Ended(Ok(outcome))),
             EventState::Parked(parked) => {
                 let error = parked_error(&of.event_id, &parked.reason);
-                self.tell_task(&of, RunUpdate::Ended(Err(error)));
+                cx.tell_task(&of, RunUpdate::Ended(Err(error)));
             }
             EventState::Unknown | EventState::Waiting => {
-                if let Some(error) = self.why_nothing_begins(&of.instance) {
-                    return self.tell_task(&of, RunUpdate::Ended(Err(error)));
+                if let Some(error) = self.why_nothing_begins(cx, &of.instance.instance_key) {
+                    return cx.tell_task(&of, RunUpdate::Ended(Err(error)));
                 }
-                self.tell_task(&of, RunUpdate::Begun);
-                if let Some(entry) = self.conversation_mut(&of.instance) {
+                cx.tell_task(&of, RunUpdate::Begun);
+                if let Some(entry) = self.conversations.get_mut(&of.instance.instance_key) {
                     let event_id = of.event_id.clone();
                     entry.waiters_mut().add(event_id, TurnWaiter::Run(of));
                 }
             }
         }
-    }
-
-    /// Cancels the event of a run, queued or in progress.
-    pub(crate) fn cancel_run(&mut self, of: &ConversationRun, reason: &'static str) {
-        self.cancel_for(None, of.instance.clone(), Some(of.event_id.clone()), reason);
-    }
-
-    pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
-        self.post(Message::Run(of.clone(), news));
     }
 }

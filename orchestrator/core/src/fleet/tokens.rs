@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 use goondan_config::ConnectionDefinition;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::ids::{ConnectionName, WorkspaceId};
+use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
-use super::{Fleet, ProcessOwner, Workspace};
-use crate::ProcessId;
+use super::Workspace;
 use crate::bus::context::Cx;
 use crate::exchange::oauth_calls::Tokens;
 
@@ -185,22 +184,5 @@ impl Workspace {
         for name in connectors {
             self.advance_connector(cx, &name);
         }
-    }
-}
-
-impl Fleet {
-    /// The tokens that a process was started with, and its workspace; `None` if it has none.
-    pub(crate) fn tokens_of(&self, process: ProcessId) -> Option<(&WorkspaceId, &Tokens)> {
-        let (id, tokens) = match self.owner_of(process)? {
-            ProcessOwner::Connector(id, name) => {
-                let connector = self.workspaces.get(id)?.connectors.get(name)?;
-                (id, &connector.running()?.tokens)
-            }
-            ProcessOwner::Model(id, name) => {
-                (id, self.workspaces.get(id)?.models.get(name)?.tokens())
-            }
-            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => return None,
-        };
-        (!tokens.is_empty()).then_some((id, tokens))
     }
 }

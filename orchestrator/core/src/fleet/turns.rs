@@ -12,12 +12,14 @@ use goondan_store::StoreError;
 use goondan_store::instance::{ConversationSlice, OpenTurn};
 use goondan_store::writer::operation::{AppendResult, BeginTurn, CompleteTurn};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::conversation::Conversation;
-use super::conversation::process_messages::{Appending, Fault, Loading};
+use super::conversation::process_messages::{Appending, Fault, Loading, log_llm};
 use super::quotas::TurnUse;
 use super::turn::{ActiveTurn, CANCELLED, TurnContext};
-use super::{Fleet, authority};
+use super::{Workspace, authority};
+use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::limits::TURN_BYTES_MAX;
 use crate::{CoreEffect, LogEvent, ProcessId};
@@ -45,11 +47,12 @@ fn word_of(outcome: &TurnOutcome) -> &'static str {
     }
 }
 
-impl Fleet {
+impl Workspace {
     /// Handles the result of a commit. Returns the digest of the turn's configuration if it
     /// succeeded.
     pub(crate) fn on_committed(
         &mut self,
+        cx: &mut Cx,
         completing: &Completing,
         result: Result<(), StoreError>,
     ) -> Option<Option<String>> {
@@ -63,11 +66,11 @@ impl Fleet {
         } = &completing;
         let (at, process) = (instance, *process);
         if let Err(error) = result {
-            self.on_store_failure(at, process, &error);
+            self.on_store_failure(cx, at, process, &error);
             return None;
         }
-        let now_ms = self.cx.now().mono_ms;
-        let entry = self.conversation_mut(at)?;
+        let now_ms = cx.now().mono_ms;
+        let entry = self.conversations.get_mut(&at.instance_key)?;
         let is_of_turn = |id: &EventId| id == event_id || also.contains(id);
         let is_work_done = word_of(outcome) != "cancelled";
         let turn = entry.on_turn_ended(now_ms, turn_id, is_of_turn, is_work_done);
@@ -90,31 +93,34 @@ impl Fleet {
                 json!(now_ms.saturating_sub(began_ms)),
             );
         }
-        self.announce_with(&at.workspace_id, committed, trace, logged);
-        self.count_turn(at, status, began_ms);
+        self.announce_with(cx, committed, trace, logged);
+        self.count_turn(cx, at, status, began_ms);
         if dropped > 0 {
             let event = LogEvent::warn("too many reports of a turn; some dropped").of(at);
             let event = event.with("turnId", turn_id.as_str());
-            self.log(event.with("dropped", dropped).in_trace(trace));
+            self.log(cx, event.with("dropped", dropped).in_trace(trace));
         }
         if let Some(process) = process {
             let committed = TurnCommitted {
                 turn_id: turn_id.clone(),
             };
-            self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
-            self.cx.emit(CoreEffect::SetTrace {
+            if let Some(entry) = self.conversations.get(&at.instance_key) {
+                let committed = ToAgent::TurnCommitted(committed);
+                entry.send(cx, at, (process, None), trace, committed);
+            }
+            cx.emit(CoreEffect::SetTrace {
                 process,
                 trace: None,
             });
         }
-        if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-            workspace.end_approvals(cx, at, &format!("the turn is {status}"));
-        }
-        self.answer_waiters(at, event_id, outcome);
-        self.end_questions(at);
-        self.note_turn(at, outcome);
-        if let Some(reason) = restart {
-            self.restart_as_wished(at, &reason);
+        self.end_approvals(cx, at, &format!("the turn is {status}"));
+        self.answer_waiters(cx, at, event_id, outcome);
+        self.end_questions(cx, at);
+        self.note_turn(cx, at, outcome);
+        if let Some(reason) = restart
+            && let Some(entry) = self.conversations.get_mut(&at.instance_key)
+        {
+            entry.restart_as_wished(cx, at, &reason);
         }
         Some(began_under)
     }
@@ -122,6 +128,7 @@ impl Fleet {
     /// Handles the result of beginning a turn. Returns the turn if it was passed to its process.
     pub(crate) fn on_began(
         &mut self,
+        cx: &mut Cx,
         beginning: Beginning,
         result: Result<OpenTurn, StoreError>,
     ) -> Option<TurnId> {
@@ -130,22 +137,22 @@ impl Fleet {
         let open = match result {
             Ok(open) => open,
             Err(error) => {
-                if let Some(entry) = self.conversation_mut(at) {
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
                     entry.on_turn_not_begun();
                 }
                 // A user canceled the event in the meantime, so the queue must be read again.
                 if let StoreError::WrongEvent { .. } = error {
-                    self.invalidate_queue(at);
+                    self.invalidate_queue(cx, at);
                 } else {
-                    self.on_store_failure(at, Some(process), &error);
+                    self.on_store_failure(cx, at, Some(process), &error);
                 }
                 return None;
             }
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
-        let handed_over_ms = self.cx.now().mono_ms;
-        let (entry, cx) = self.conversation_and_cx(at)?;
+        let handed_over_ms = cx.now().mono_ms;
+        let entry = self.conversations.get_mut(&at.instance_key)?;
         let event = entry.queue().get(&context.event_id).cloned();
         let is_current = entry.slot().ready() == Some(process);
         let Some(event) = event.filter(|_| is_current) else {
@@ -173,7 +180,7 @@ impl Fleet {
             entry.kill(cx, process, false);
             return None;
         }
-        self.cx.emit(CoreEffect::SetTrace {
+        cx.emit(CoreEffect::SetTrace {
             process,
             trace: Some(trace),
         });
@@ -183,10 +190,10 @@ impl Fleet {
             event_id,
             attempt: open.attempt,
         };
-        self.announce(&at.workspace_id, started, Some(trace));
+        self.announce(cx, started, Some(trace));
         let start = ToAgent::Event(Box::new(start));
-        self.send_agent(at, process, None, Some(trace), start);
-        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            entry.send(cx, at, (process, None), Some(trace), start);
             entry.hand_over_answers(cx, at);
         }
         Some(turn_id)
@@ -194,41 +201,41 @@ impl Fleet {
 
     pub(super) fn on_page_for_agent(
         &mut self,
+        cx: &mut Cx,
         loading: &Loading,
         result: Result<Box<ConversationSlice>, StoreError>,
     ) {
         let at = &loading.instance;
         match result {
             Ok(page) => {
-                if let Some((entry, cx)) = self.conversation_and_cx(at)
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key)
                     && entry.on_page_read(cx, loading, *page)
                 {
-                    self.advance(at);
+                    self.advance(cx, at);
                 }
             }
-            Err(error) => self.on_store_failure(at, Some(loading.process), &error),
+            Err(error) => self.on_store_failure(cx, at, Some(loading.process), &error),
         }
     }
 
     /// Ends a process for a fault in its conversation.
-    fn on_fault(&mut self, at: &InstanceRef, process: ProcessId, fault: Fault) {
+    fn on_fault(&mut self, cx: &mut Cx, at: &InstanceRef, process: ProcessId, fault: Fault) {
         match fault {
-            Fault::Broken(problem) => self.on_broken(process, problem),
-            Fault::Store(error) => self.on_store_failure(at, Some(process), &error),
-            Fault::TurnTooLarge { last_seq } => self.fail_turn(at, process, last_seq),
+            Fault::Broken(problem) => self.on_broken(cx, process, problem),
+            Fault::Store(error) => self.on_store_failure(cx, at, Some(process), &error),
+            Fault::TurnTooLarge { last_seq } => self.fail_turn(cx, at, process, last_seq),
         }
     }
 
     /// Begins the turn of the next event: after the turn in progress, if that is being committed.
-    pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
-        let turn_id = TurnId::from(self.cx.uuid());
-        let new_trace = TraceId::from_uuid(self.cx.uuid());
-        let wall = self.cx.now().wall;
-        let workspace = self.workspaces.get(&at.workspace_id);
-        let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
+    pub(super) fn begin_turn(&mut self, cx: &mut Cx, at: &InstanceRef, process: ProcessId) {
+        let turn_id = TurnId::from(cx.uuid());
+        let new_trace = TraceId::from_uuid(cx.uuid());
+        let wall = cx.now().wall;
+        let bundle = self.bundle.as_ref();
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
         let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
-        let Some((entry, cx)) = self.conversation_and_cx(at) else {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         let Some(event) = entry.next_event() else {
@@ -258,7 +265,7 @@ impl Fleet {
             observation,
             at: wall,
         };
-        self.cx.store(
+        cx.store(
             begin,
             Beginning {
                 instance,
@@ -268,33 +275,40 @@ impl Fleet {
         );
     }
 
-    /// Mutable access to the turn in progress, if its id is `turn_id`.
-    pub(super) fn current_turn_mut(
+    /// Counts a reply of the turn in progress toward the turn's append limit.
+    pub(crate) fn note_reply(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         turn_id: &TurnId,
-    ) -> Option<&mut ActiveTurn> {
-        let turn = self.conversation_mut(at)?.turn_mut()?;
-        (turn.turn_id == *turn_id).then_some(turn)
+        event: &RawValue,
+    ) {
+        let entry = self.conversations.get_mut(&at.instance_key);
+        let turn = entry.and_then(Conversation::turn_mut);
+        if let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) {
+            turn.used.append(event.get().len());
+        }
+        log_llm(cx, at, turn_id, event);
     }
 
     /// Handles an append to the conversation by an agent's process.
     pub(crate) fn on_turn_append(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         process: ProcessId,
         append: TurnAppend,
     ) {
-        if let Some((entry, cx)) = self.conversation_and_cx(at)
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key)
             && let Err(fault) = entry.on_turn_append(cx, at, process, append)
         {
-            self.on_fault(at, process, fault);
+            self.on_fault(cx, at, process, fault);
         }
     }
 
     /// Fails a turn that exceeded the append limit, and kills its process.
-    fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
-        let Some(turn) = self.turn_of(at).cloned() else {
+    fn fail_turn(&mut self, cx: &mut Cx, at: &InstanceRef, process: ProcessId, last_seq: u64) {
+        let Some(turn) = self.turn_of(&at.instance_key).cloned() else {
             return;
         };
         let message = format!(
@@ -304,6 +318,7 @@ impl Fleet {
         let event = LogEvent::error("turn grew too large; ending it").of(at);
         let event = event.with("turnId", turn.turn_id.as_str());
         self.log(
+            cx,
             event
                 .with("problem", message.clone())
                 .in_trace(Some(turn.context.trace)),
@@ -319,37 +334,39 @@ impl Fleet {
             states: ExtensionStates::new(),
         };
         // The next process continues with the next event.
-        self.kill(process, true);
-        self.on_turn_complete(at, process, complete);
+        self.kill(cx, process, true);
+        self.on_turn_complete(cx, at, process, complete);
     }
 
     pub(super) fn on_appended(
         &mut self,
+        cx: &mut Cx,
         appending: &Appending,
         result: Result<AppendResult, StoreError>,
     ) {
         let (at, process) = (&appending.instance, appending.process);
-        if let Some((entry, cx)) = self.conversation_and_cx(at)
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key)
             && let Err(fault) = entry.on_appended(cx, appending, result)
         {
-            self.on_fault(at, process, fault);
+            self.on_fault(cx, at, process, fault);
         }
     }
 
     pub(super) fn on_turn_complete(
         &mut self,
+        cx: &mut Cx,
         at: &InstanceRef,
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let Some(entry) = self.conversation(at) else {
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
             return;
         };
         let turn = entry.open_turn();
         let Some(turn) = turn.filter(|turn| turn.turn_id == complete.turn_id) else {
             let over = entry.turn_is_over("it completed a turn that is not in progress");
             if let Err(fault) = over {
-                self.on_fault(at, process, fault);
+                self.on_fault(cx, at, process, fault);
             }
             return;
         };
@@ -362,16 +379,20 @@ impl Fleet {
             states,
         } = complete;
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
-            return self.on_broken(process, "it used an event that it was not given");
+            return self.on_broken(cx, process, "it used an event that it was not given");
         }
-        let agent = self.conversation(at).and_then(Conversation::definition);
+        let agent = self
+            .conversations
+            .get(&at.instance_key)
+            .and_then(Conversation::definition);
         if !agent.is_some_and(|agent| authority::may_remember(agent, &states)) {
             return self.on_broken(
+                cx,
                 process,
                 "it stored state for an extension that it does not have",
             );
         }
-        let Some((entry, cx)) = self.conversation_and_cx(at) else {
+        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return;
         };
         if let Err(wrong) = entry.complete_turn(answered.clone()) {
@@ -384,7 +405,7 @@ impl Fleet {
             also: answered.clone(),
             states,
             outcome: outcome.clone(),
-            at: self.cx.now().wall,
+            at: cx.now().wall,
         };
         let completing = Completing {
             instance: at.clone(),
@@ -394,7 +415,7 @@ impl Fleet {
             also: answered,
             outcome,
         };
-        self.cx.store(complete, completing);
-        self.begin_behind(at, process);
+        cx.store(complete, completing);
+        self.begin_behind(cx, at, process);
     }
 }

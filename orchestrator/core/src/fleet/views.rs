@@ -26,11 +26,12 @@ use super::models::Model;
 use super::runs::TaskProcess;
 use super::slot::LiveProcess;
 use super::starts::StartQueue;
-use super::{Workspace, health};
-use crate::ClockTime;
+use super::{ProcessOwner, Workspace, health};
 use crate::bus::context::Cx;
+use crate::exchange::oauth_calls::Tokens;
 use crate::limits::{BUNDLE_PROBLEMS_SHOWN, WATCHED_FILES_SHOWN};
 use crate::refusals::no_workspace;
+use crate::{ClockTime, ProcessId};
 
 /// Information about processes' work for others, from other components.
 pub(crate) trait ProcessWorkload {
@@ -56,6 +57,18 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// The tokens that a process was started with, and its workspace; `None` if it has none.
+    pub(crate) fn tokens_of(self, process: ProcessId) -> Option<(&'a WorkspaceId, &'a Tokens)> {
+        let owner = self.cx.processes().owner_of(process)?;
+        let workspace = self.workspaces.get(owner.workspace_id())?;
+        let tokens = match owner {
+            ProcessOwner::Connector(_, name) => &workspace.connectors.get(name)?.running()?.tokens,
+            ProcessOwner::Model(_, name) => workspace.models.get(name)?.tokens(),
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => return None,
+        };
+        (!tokens.is_empty()).then_some((owner.workspace_id(), tokens))
+    }
+
     /// One workspace.
     pub(super) fn workspace(self, id: &WorkspaceId) -> Result<&'a Workspace, ControlError> {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))

@@ -1,6 +1,6 @@
 //! Opening, changing, restarting and closing workspaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use goondan_config::{ProjectConfig, Sources};
@@ -16,6 +16,7 @@ use goondan_protocol::ids::{
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::RuntimeEvent;
+use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::{Close, Observe};
@@ -28,11 +29,12 @@ use super::conversation::process_messages::store_failure;
 use super::models::Model;
 use super::parked_events::ParkedEvents;
 use super::slot::Slot;
+use super::turn::ActiveTurn;
 use super::{Fleet, ProcessOwner, Workspace, changes};
 use crate::bus::context::Cx;
 use crate::jobs::LogFailure;
 use crate::limits::PROVIDER_GRACE_MIN_MS;
-use crate::refusals::{closed_error, deleted_error, no_workspace, stopping_error};
+use crate::refusals::{closed_error, deleted_error, stopping_error};
 use crate::{
     CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, ProcessId, RequestToken,
     WorkspaceSettings,
@@ -109,65 +111,6 @@ impl Fleet {
         }
     }
 
-    /// Runs a valid configuration. Returns its changes, and the models whose processes may need
-    /// changes.
-    pub(crate) fn run(
-        &mut self,
-        id: &WorkspaceId,
-        bundle: ProjectConfig,
-        fallback: Option<&Fallback>,
-        is_new: bool,
-    ) -> (AppliedConfiguration, Vec<ResourceName>) {
-        let now = self.cx.now().wall;
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return (AppliedConfiguration::default(), Vec::new());
-        };
-        let digest = bundle.digest.clone();
-        let had_problem = workspace.problem.take().is_some();
-        workspace.is_last_known_good = fallback.is_some();
-        let runs_already = workspace.bundle.as_ref().map(|bundle| &bundle.digest);
-        if runs_already != Some(&digest) {
-            workspace.since = Some(now);
-        }
-        let (applied, models) = self.apply(id, bundle);
-        self.log_applied(id, &applied, &digest, is_new, had_problem);
-        if let Some(fallback) = fallback {
-            self.on_fallback(id, fallback, &digest);
-        }
-        (applied, models)
-    }
-
-    /// Replaces the running configuration by a valid one. Outdated processes are restarted; turns
-    /// in progress finish with the old configuration. Returns the changes, and the models whose
-    /// processes may need changes.
-    fn apply(
-        &mut self,
-        id: &WorkspaceId,
-        bundle: ProjectConfig,
-    ) -> (AppliedConfiguration, Vec<ResourceName>) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return (AppliedConfiguration::default(), Vec::new());
-        };
-        let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
-        workspace.on_configuration(bundle);
-        let models: Vec<ResourceName> = workspace.models.names().cloned().collect();
-        let outdated = workspace.conversations.keys();
-        let outdated = outdated.filter(|key| workspace.is_agent_outdated(key));
-        let outdated: Vec<InstanceRef> =
-            outdated.map(|it| workspace.conversation_ref(it)).collect();
-        let mut processes = outdated.len();
-        for at in outdated {
-            self.advance(&at);
-        }
-        if let Some((workspace, cx)) = self.workspace_and_cx(id) {
-            processes += workspace.replace_connectors(cx);
-            let models = workspace.models.iter();
-            let outdated = models.filter(|(_, model)| model.is_outdated(&workspace.tokens));
-            processes += outdated.count();
-        }
-        (AppliedConfiguration { changes, processes }, models)
-    }
-
     /// Checks that a loaded configuration may replace the running one.
     pub(crate) fn check_loaded(
         &self,
@@ -215,72 +158,6 @@ impl Fleet {
         }
     }
 
-    /// The project's own configuration is invalid, so the last known good one runs.
-    pub(crate) fn on_fallback(&mut self, id: &WorkspaceId, fallback: &Fallback, digest: &str) {
-        let Fallback { error, since } = fallback;
-        if let Some(workspace) = self.workspaces.get_mut(id) {
-            workspace.problem = Some(problem_of(error));
-            workspace.since = Some(*since);
-        }
-        let event = LifecycleEvent::ConfigurationFellBack {
-            config_digest: digest.to_owned(),
-            config_since: *since,
-            error: error.message.clone(),
-        };
-        self.announce(id, event, None);
-    }
-
-    /// Stores the sources of the running configuration as the last known good one.
-    pub(crate) fn keep(&mut self, id: &WorkspaceId, may_be_kept: bool, sources: &Arc<Sources>) {
-        let Some(digest) = self.bundle(id).map(|bundle| bundle.digest.clone()) else {
-            return;
-        };
-        if let Some(workspace) = self.workspaces.get_mut(id) {
-            workspace.may_be_kept = may_be_kept;
-        }
-        if may_be_kept {
-            self.cx.emit(CoreEffect::KeepConfiguration {
-                workspace_id: id.clone(),
-                digest,
-                since: self.cx.now().wall,
-                sources: sources.clone(),
-            });
-        } else {
-            let event = LogEvent::warn("configuration not stored as last known good");
-            let reason = "it contains a literal secret; use `valueFrom`";
-            let event = event.with("workspaceId", id.as_str());
-            self.log(event.with("reason", reason));
-        }
-    }
-
-    pub(crate) fn log_applied(
-        &mut self,
-        id: &WorkspaceId,
-        applied: &AppliedConfiguration,
-        digest: &str,
-        is_new: bool,
-        had_problem: bool,
-    ) {
-        if is_new || (applied.changes.is_empty() && !had_problem) {
-            return;
-        }
-        let changes = applied.changes.iter();
-        let changes: Vec<String> = changes
-            .map(|change| format!("{} {}", change.resource, change.change.as_str()))
-            .collect();
-        let config_digest = digest.to_owned();
-        let event = if changes.is_empty() {
-            LifecycleEvent::ConfigurationRestored { config_digest }
-        } else {
-            LifecycleEvent::ConfigurationChanged {
-                config_digest,
-                changes,
-                restarting: applied.processes,
-            }
-        };
-        self.announce(id, event, None);
-    }
-
     /// Moves a workspace to another node, once nothing of it runs here.
     pub(crate) fn move_workspace(
         &mut self,
@@ -288,18 +165,13 @@ impl Fleet {
         id: &WorkspaceId,
         to: String,
     ) {
-        if !self.workspaces.contains_key(id) {
-            let workspace_id = id.clone();
-            return self.cx.emit(CoreEffect::HandOver {
-                workspace_id,
+        match self.workspace_and_cx(id) {
+            Some((workspace, cx)) => workspace.begin_closing(cx, token, Some(to)),
+            None => self.cx.emit(CoreEffect::HandOver {
+                workspace_id: id.clone(),
                 to,
                 token,
-            });
-        }
-        self.begin_closing(token, id);
-        let workspace = self.workspaces.get_mut(id);
-        if let Some(closing) = workspace.and_then(|workspace| workspace.closing.as_mut()) {
-            closing.to = Some(to);
+            }),
         }
     }
 
@@ -316,31 +188,10 @@ impl Fleet {
 
     /// Stops a workspace's processes; `finish_closed_workspaces` does the rest when they are gone.
     pub(crate) fn close_workspace(&mut self, token: RequestToken, id: &WorkspaceId) {
-        if self.workspaces.contains_key(id) {
-            self.begin_closing(Some(token), id);
-        } else {
-            self.cx.respond_error(token, no_workspace(id));
-        }
-    }
-
-    fn begin_closing(&mut self, token: Option<RequestToken>, id: &WorkspaceId) {
-        let Some(workspace) = self.workspaces.get_mut(id) else {
-            return;
-        };
-        let closing = workspace.closing.get_or_insert_default();
-        closing.since_ms = self.cx.now().mono_ms;
-        closing.requests.extend(token);
-        if std::mem::take(&mut workspace.watching) != FileWatchMode::Off || workspace.record.watch {
-            let (workspace_id, sources) = (id.clone(), None);
-            self.cx.emit(CoreEffect::Watch {
-                workspace_id,
-                sources,
-            });
-        }
-        self.cancel_waiters_of(id, &closed_error(id));
-        if let Some((workspace, cx)) = self.workspace_and_cx(id) {
-            workspace.drain(cx, None, "the workspace is stopped");
-        }
+        self.serve(token, id, |workspace, cx| {
+            workspace.begin_closing(cx, Some(token), None);
+            Ok(())
+        });
     }
 
     /// Records workspaces as closed when their processes are gone and the store has released their
@@ -393,21 +244,161 @@ impl Fleet {
     pub(crate) fn forget_workspace(&mut self, id: &WorkspaceId) -> Option<Workspace> {
         self.workspaces.remove(id)
     }
-
-    /// Answers every client that waits for a turn of the workspace that will not begin.
-    pub(super) fn cancel_waiters_of(&mut self, id: &WorkspaceId, error: &ControlError) {
-        let workspace = self.workspaces.get(id);
-        for at in workspace
-            .map(Workspace::conversation_refs)
-            .unwrap_or_default()
-        {
-            self.cancel_waiters_of_later_turns(&at, error);
-        }
-    }
 }
 
 /// Configuration.
 impl Workspace {
+    /// Runs a valid configuration. Returns its changes, and the models whose processes may need
+    /// changes.
+    pub(crate) fn run(
+        &mut self,
+        cx: &mut Cx,
+        bundle: ProjectConfig,
+        fallback: Option<&Fallback>,
+        is_new: bool,
+    ) -> (AppliedConfiguration, Vec<ResourceName>) {
+        let digest = bundle.digest.clone();
+        let had_problem = self.problem.take().is_some();
+        self.is_last_known_good = fallback.is_some();
+        let runs_already = self.bundle.as_ref().map(|bundle| &bundle.digest);
+        if runs_already != Some(&digest) {
+            self.since = Some(cx.now().wall);
+        }
+        let (applied, models) = self.apply(cx, bundle);
+        self.log_applied(cx, &applied, &digest, is_new, had_problem);
+        if let Some(fallback) = fallback {
+            self.on_fallback(cx, fallback, &digest);
+        }
+        (applied, models)
+    }
+
+    /// Replaces the running configuration by a valid one. Outdated processes are restarted; turns
+    /// in progress finish with the old configuration. Returns the changes, and the models whose
+    /// processes may need changes.
+    fn apply(
+        &mut self,
+        cx: &mut Cx,
+        bundle: ProjectConfig,
+    ) -> (AppliedConfiguration, Vec<ResourceName>) {
+        let changes = changes::changes(self.bundle.as_ref(), &bundle);
+        self.on_configuration(bundle);
+        let models: Vec<ResourceName> = self.models.names().cloned().collect();
+        let outdated = self.conversations.keys();
+        let outdated = outdated.filter(|key| self.is_agent_outdated(key));
+        let outdated: Vec<InstanceRef> = outdated.map(|it| self.conversation_ref(it)).collect();
+        let mut processes = outdated.len();
+        for at in outdated {
+            self.advance(cx, &at);
+        }
+        processes += self.replace_connectors(cx);
+        let outdated = self.models.iter();
+        let outdated = outdated.filter(|(_, model)| model.is_outdated(&self.tokens));
+        processes += outdated.count();
+        (AppliedConfiguration { changes, processes }, models)
+    }
+
+    /// The project's own configuration is invalid, so the last known good one runs.
+    fn on_fallback(&mut self, cx: &mut Cx, fallback: &Fallback, digest: &str) {
+        let Fallback { error, since } = fallback;
+        self.problem = Some(problem_of(error));
+        self.since = Some(*since);
+        let event = LifecycleEvent::ConfigurationFellBack {
+            config_digest: digest.to_owned(),
+            config_since: *since,
+            error: error.message.clone(),
+        };
+        self.announce(cx, event, None);
+    }
+
+    /// Stores the sources of the running configuration as the last known good one.
+    pub(crate) fn keep(&mut self, cx: &mut Cx, may_be_kept: bool, sources: &Arc<Sources>) {
+        let Some(digest) = self.bundle.as_ref().map(|bundle| bundle.digest.clone()) else {
+            return;
+        };
+        self.may_be_kept = may_be_kept;
+        let workspace_id = self.record.workspace_id.clone();
+        if may_be_kept {
+            cx.emit(CoreEffect::KeepConfiguration {
+                workspace_id,
+                digest,
+                since: cx.now().wall,
+                sources: sources.clone(),
+            });
+        } else {
+            let event = LogEvent::warn("configuration not stored as last known good");
+            let reason = "it contains a literal secret; use `valueFrom`";
+            let event = event.with("workspaceId", workspace_id.as_str());
+            cx.log(event.with("reason", reason));
+        }
+    }
+
+    fn log_applied(
+        &self,
+        cx: &mut Cx,
+        applied: &AppliedConfiguration,
+        digest: &str,
+        is_new: bool,
+        had_problem: bool,
+    ) {
+        if is_new || (applied.changes.is_empty() && !had_problem) {
+            return;
+        }
+        let changes = applied.changes.iter();
+        let changes: Vec<String> = changes
+            .map(|change| format!("{} {}", change.resource, change.change.as_str()))
+            .collect();
+        let config_digest = digest.to_owned();
+        let event = if changes.is_empty() {
+            LifecycleEvent::ConfigurationRestored { config_digest }
+        } else {
+            LifecycleEvent::ConfigurationChanged {
+                config_digest,
+                changes,
+                restarting: applied.processes,
+            }
+        };
+        self.announce(cx, event, None);
+    }
+
+    /// Stops its processes; [`Fleet::finish_closed_workspaces`] does the rest when they are gone.
+    /// `to` is the node that runs it afterwards, if one does.
+    fn begin_closing(&mut self, cx: &mut Cx, token: Option<RequestToken>, to: Option<String>) {
+        let closing = self.closing.get_or_insert_default();
+        closing.since_ms = cx.now().mono_ms;
+        closing.requests.extend(token);
+        if to.is_some() {
+            closing.to = to;
+        }
+        let workspace_id = self.record.workspace_id.clone();
+        let error = closed_error(&workspace_id);
+        if std::mem::take(&mut self.watching) != FileWatchMode::Off || self.record.watch {
+            cx.emit(CoreEffect::Watch {
+                workspace_id,
+                sources: None,
+            });
+        }
+        self.cancel_waiters_of_later_turns(cx, &error);
+        self.drain(cx, None, "the workspace is stopped");
+    }
+
+    /// Sends an event of it to the log, the audit log and the watchers. The log line is part of
+    /// `trace`.
+    pub(crate) fn announce(&self, cx: &mut Cx, event: LifecycleEvent, trace: Option<TraceContext>) {
+        let key = event.instance_key();
+        let agent = key.and_then(|key| self.agent_name(key));
+        cx.announce(&self.record.workspace_id, event, agent, trace);
+    }
+
+    /// Writes a line to the log. A line about an instance names its agent (`LOG-3`).
+    pub(crate) fn log(&self, cx: &mut Cx, mut event: LogEvent) {
+        let at = event.instance.take();
+        let agent = at.and_then(|at| self.agent_name(&at.instance_key));
+        cx.log(match agent {
+            Some(agent) => event.with("agentName", agent.as_str()),
+            None => event,
+        });
+    }
+
     /// Applies a valid configuration. Outdated processes are not replaced yet.
     fn on_configuration(&mut self, bundle: ProjectConfig) {
         for connector in self.connectors.values_mut() {
@@ -468,7 +459,7 @@ impl Workspace {
 
 /// Processes.
 impl Workspace {
-    pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
+    pub(crate) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
         match owner {
             ProcessOwner::Agent(at) => {
                 let entry = self.conversations.get_mut(&at.instance_key);
@@ -592,6 +583,30 @@ impl Workspace {
         keys.map(|key| self.conversation_ref(key)).collect()
     }
 
+    /// The turn in progress of a conversation.
+    pub(crate) fn turn_of(&self, key: &InstanceKey) -> Option<&ActiveTurn> {
+        self.conversations.get(key)?.turn()
+    }
+
+    /// The agent of an active conversation.
+    pub(crate) fn agent_name(&self, key: &InstanceKey) -> Option<&AgentName> {
+        Some(self.conversations.get(key)?.agent())
+    }
+
+    /// The conversations in a turn.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = InstanceRef> {
+        let running = self.conversations.iter();
+        let running = running.filter(|(_, entry)| entry.turn().is_some());
+        running.map(|(key, _)| self.conversation_ref(key))
+    }
+
+    /// Removes waiters whose clients are gone.
+    pub(crate) fn forget_waiters(&mut self, gone: &HashSet<RequestToken>) {
+        for entry in self.conversations.values_mut() {
+            entry.waiters_mut().forget_clients(gone);
+        }
+    }
+
     /// True if an operation holds a conversation.
     pub(super) fn is_holding(&self) -> bool {
         self.conversations.values().any(Conversation::is_frozen)
@@ -640,7 +655,7 @@ impl Workspace {
     }
 
     /// Handles a failure of the store for a conversation. One that is gone has no process to end.
-    pub(super) fn on_store_failure(
+    pub(crate) fn on_store_failure(
         &mut self,
         cx: &mut Cx,
         at: &InstanceRef,
@@ -654,7 +669,7 @@ impl Workspace {
     }
 
     /// Removes an idle conversation without a process.
-    pub(super) fn forget_if_done(&mut self, cx: &mut Cx, key: &InstanceKey) {
+    pub(crate) fn forget_if_done(&mut self, cx: &mut Cx, key: &InstanceKey) {
         let entry = self.conversations.get(key);
         let is_done = entry.is_some_and(|entry| entry.is_forgettable(cx.now().mono_ms));
         let instance = self.conversation_ref(key);

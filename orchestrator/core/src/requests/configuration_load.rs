@@ -67,8 +67,8 @@ impl Core {
             self.calls.open_accounts(&id, found.accounts);
         }
         self.fleet.register(found.record, found.parked, sources);
-        if is_new {
-            self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
+        if is_new && let Some(workspace) = self.fleet.workspace_mut(&id) {
+            workspace.take_up_unknown_calls(found.unknown_calls);
         }
         self.schedules
             .load(&mut self.fleet, &id, is_new, found.schedules);
@@ -76,13 +76,17 @@ impl Core {
         match found.bundle {
             Ok(bundle) => {
                 let fallback = found.fallback.as_ref();
-                let outdated;
-                (applied, outdated) = self.fleet.run(&id, bundle, fallback, is_new);
+                let mut outdated = Vec::new();
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&id) {
+                    (applied, outdated) = workspace.run(cx, bundle, fallback, is_new);
+                }
                 for name in outdated {
                     self.on_model_time(&id, &name);
                 }
-                if fallback.is_none() {
-                    self.fleet.keep(&id, found.may_be_kept, sources);
+                if fallback.is_none()
+                    && let Some((workspace, cx)) = self.fleet.workspace_and_cx(&id)
+                {
+                    workspace.keep(cx, found.may_be_kept, sources);
                 }
             }
             Err(error) => self.on_load_failed(&LoadPurpose::Start, Some(&id), &error),
@@ -101,7 +105,9 @@ impl Core {
                 workspace_id: id.clone(),
                 instance_key: instance.instance_key,
             };
-            self.fleet.take_up(&at, instance.agent_name.as_ref());
+            if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&id) {
+                workspace.take_up(cx, &at, instance.agent_name.as_ref());
+            }
         }
         self.answer_loaded(purpose, &id, applied, found.to_begin_anew);
     }
@@ -207,14 +213,17 @@ impl Core {
                 workspace_id,
                 instance_key,
             };
-            processes += usize::from(self.fleet.process_of(&at).is_some());
+            let entry = self.fleet.conversation(&at);
+            processes += usize::from(entry.is_some_and(|entry| entry.process().is_some()));
             chosen.push((at, agent));
         }
         if request.fresh {
             return self.begin_anew(token, chosen, processes);
         }
         for (at, _) in &chosen {
-            self.fleet.restart_agent(at);
+            if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                workspace.restart_agent(cx, at);
+            }
         }
         let removed = Vec::new();
         self.fleet

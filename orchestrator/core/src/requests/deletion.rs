@@ -41,7 +41,8 @@ impl Core {
         agent: Option<&AgentName>,
         reply: DeleteReply,
     ) {
-        if self.fleet.begin_deletion(at, agent, reply) {
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        if workspace.is_some_and(|(it, cx)| it.begin_deletion(cx, at, agent, reply)) {
             self.remove_from_store(at);
         }
     }
@@ -61,7 +62,9 @@ impl Core {
             Ok(RemoveResult { existed }) => Ok(InstanceDeleteResult { existed }),
             Err(error) => Err(control_error(&error)),
         };
-        let Some(replies) = self.fleet.end_deletion(at, outcome.is_ok()) else {
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        let replies = workspace.and_then(|(it, cx)| it.end_deletion(cx, at, outcome.is_ok()));
+        let Some(replies) = replies else {
             return;
         };
         if outcome.is_ok() {
@@ -72,7 +75,9 @@ impl Core {
                 instance_key: at.instance_key.clone(),
             };
             self.fleet.announce(&at.workspace_id, deleted, None);
-            self.fleet.forget_unknown_calls(at);
+            if let Some(workspace) = self.fleet.workspace_mut(&at.workspace_id) {
+                workspace.forget_unknown_calls(&at.instance_key);
+            }
         }
         for reply in replies {
             match (reply, &outcome) {

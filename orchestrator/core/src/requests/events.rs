@@ -9,6 +9,7 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, QueueOp};
 use goondan_store::writer::operation::{Inspect, Inspection};
 
+use crate::fleet::cancellation::BY_PERSON;
 use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
@@ -84,7 +85,10 @@ impl Core {
             event_id,
             arrangement,
         } = arranged.into();
-        self.fleet.arrange(token, at, event_id, arrangement);
+        let id = at.workspace_id.clone();
+        self.fleet.serve(token, &id, |workspace, cx| {
+            workspace.arrange(cx, token, at, event_id, arrangement)
+        });
     }
 
     /// Cancels a turn in progress or a queued event at a user's request.
@@ -93,7 +97,10 @@ impl Core {
             workspace_id: cancel.workspace_id,
             instance_key: cancel.instance_key,
         };
-        self.fleet.cancel(token, at, cancel.event_id);
+        self.fleet.serve(token, &at.workspace_id, |workspace, cx| {
+            workspace.cancel_for(cx, Some(token), &at, cancel.event_id, BY_PERSON);
+            Ok(())
+        });
     }
 
     /// Lists the queued and parked events of a workspace.
@@ -176,7 +183,11 @@ impl Core {
     ) {
         let token = inspecting.token;
         let found = match result {
-            Ok(found) => Ok(self.fleet.events_of(&inspecting.instance, *found)),
+            Ok(found) => {
+                let at = &inspecting.instance;
+                let workspace = self.fleet.workspace_mut(&at.workspace_id);
+                Ok(workspace.map_or_else(Vec::new, |it| it.events_of(at, *found)))
+            }
             // The instance was deleted in the meantime.
             Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),
             Err(error) => Err(control_error(&error)),

@@ -188,8 +188,11 @@ impl Core {
             }
             ProposalRequester::Verification(token) => self.on_sandboxes_verified(*token, result),
             ProposalRequester::Agent(requester) => {
-                if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {
-                    self.fleet.on_sandbox_prepared(&requester.at, agent);
+                if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result)
+                    && let Some((workspace, cx)) =
+                        self.fleet.workspace_and_cx(&requester.at.workspace_id)
+                {
+                    workspace.on_sandbox_prepared(cx, &requester.at, agent);
                 }
                 let kind = match subject {
                     Subject::NewSandbox(_) | Subject::Sandbox => FileAnswer::Sandbox,

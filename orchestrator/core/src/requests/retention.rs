@@ -173,8 +173,9 @@ impl Core {
                 self.fleet.log(event.with("error", error.message));
             }
             (ListPurpose::Agents { requester, scope }, Ok(listed)) => {
-                self.fleet
-                    .on_instances_listed(&requester, scope, listed.found);
+                if let Some((workspace, cx)) = self.fleet.workspace_and_cx(id) {
+                    workspace.on_instances_listed(cx, &requester, scope, listed.found);
+                }
             }
             (ListPurpose::Agents { requester, .. }, Err(error)) => {
                 let refused = AgentRequestError::new("E_UNAVAILABLE", error.message);

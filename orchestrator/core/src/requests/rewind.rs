@@ -22,6 +22,7 @@ use crate::fleet::cancellation::BY_PERSON;
 use crate::fleet::conversation::freeze::{Freeze, FreezeAction, FreezeStep, Order};
 use crate::fleet::freeze::in_turn;
 use crate::jobs::continuation;
+use crate::refusals::no_workspace;
 use crate::{Core, CoreEffect, LogEvent, RequestToken, control_error};
 
 continuation! {
@@ -58,6 +59,18 @@ impl Core {
         self.fleet.cx().emit(CoreEffect::Joint(Box::new(work)));
     }
 
+    /// Holds a conversation for an operation between turns.
+    fn hold(
+        &mut self,
+        at: &InstanceRef,
+        order: Order,
+        may_cancel: bool,
+    ) -> Result<(), ControlError> {
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        let (workspace, cx) = workspace.ok_or_else(|| no_workspace(&at.workspace_id))?;
+        workspace.hold(cx, at, order, may_cancel)
+    }
+
     pub(super) fn checkpoint_instance(&mut self, token: RequestToken, request: CheckpointInstance) {
         let at = InstanceRef {
             workspace_id: request.workspace_id,
@@ -65,7 +78,7 @@ impl Core {
         };
         let name = request.name;
         let order = Order::Checkpoint { token, name };
-        match self.fleet.hold(&at, order, false) {
+        match self.hold(&at, order, false) {
             Ok(()) => self.go_on_with_hold(&at),
             Err(error) => self.fleet.respond_error(token, error),
         }
@@ -95,10 +108,12 @@ impl Core {
         };
         let may_cancel = request.cancel && !request.dry_run;
         let order = Order::Rewind { token, request };
-        match self.fleet.hold(&at, order, may_cancel) {
+        match self.hold(&at, order, may_cancel) {
             Ok(()) => {
-                if may_cancel {
-                    self.fleet.cancel_for_rewind(&at);
+                if may_cancel
+                    && let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id)
+                {
+                    workspace.cancel_for_rewind(cx, &at);
                 }
                 self.go_on_with_hold(&at);
             }
@@ -148,8 +163,9 @@ impl Core {
         let Some(event_id) = event_id.filter(|_| may_cancel) else {
             return false;
         };
-        self.fleet
-            .cancel_for(None, at.clone(), Some(event_id), BY_PERSON);
+        if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+            workspace.cancel_for(cx, None, at, Some(event_id), BY_PERSON);
+        }
         self.pin(at.clone(), hold);
         true
     }
@@ -177,7 +193,8 @@ impl Core {
         let spent = self.calls.spent_by(&at);
         let bundle = self.fleet.bundle(&at.workspace_id);
         let digest = bundle.map(|bundle| bundle.digest.clone());
-        let files = self.fleet.files_of(&at).ok();
+        let workspace = self.fleet.workspaces().get(&at.workspace_id);
+        let files = workspace.map(|it| it.files_of(self.fleet.facts(), &at));
         let sandbox = files.and_then(|files| files.sandbox_of(&pins.agent));
         let mut about = JointMetadata {
             pinned: pins.with(spent, digest),
@@ -392,7 +409,11 @@ impl Core {
 
     /// Releases the conversation, or deletes it if a deletion was requested.
     fn end_hold(&mut self, at: &InstanceRef, hold: FreezeId) {
-        if held_for(&mut self.fleet, at, hold).is_some() && self.fleet.release(at) {
+        if held_for(&mut self.fleet, at, hold).is_none() {
+            return;
+        }
+        let workspace = self.fleet.workspace_and_cx(&at.workspace_id);
+        if workspace.is_some_and(|(it, cx)| it.release(cx, at)) {
             self.calls.give_up_calls_of(&mut self.fleet, at, None);
             self.remove_from_store(at);
         }

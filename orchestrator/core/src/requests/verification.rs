@@ -202,7 +202,9 @@ impl Core {
                 let details = json!({"kept": found.kept, "findings": known});
                 self.fleet.audit(at, "repaired", details);
             }
-            self.fleet.invalidate_queue(at);
+            if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
+                workspace.invalidate_queue(cx, at);
+            }
         }
         self.take_verified(token, Some(&at.instance_key), found);
     }

@@ -27,19 +27,19 @@ impl World {
         };
         let mut up_count = 0;
         let mut after = SlotSnapshots::default();
-        for (owner, slot, is_wanted) in self.core.fleet.places() {
+        for (owner, slot, is_wanted) in self.core.fleet.view().places() {
             let before = self.places.remove(&owner).unwrap_or_default();
             let seen = before.follow(slot, is_wanted, step, &owner);
             up_count += usize::from(self.has_child(seen.process, &owner));
             after.insert(owner, seen);
         }
         assert_eq!(
-            self.core.fleet.awaited_in_vain(),
+            self.core.fleet.view().awaited_in_vain(),
             [],
             "a client waits for an event that does not wait for a turn (MSG-13)"
         );
         assert_eq!(
-            self.core.fleet.mistakes(),
+            self.core.fleet.view().mistakes(),
             Vec::<&WrongStage>::new(),
             "a conversation got an event in the wrong stage"
         );

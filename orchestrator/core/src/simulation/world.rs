@@ -333,7 +333,7 @@ impl World {
         let limit = 1_000;
         let used = if self.is_healing {
             0
-        } else if self.core.fleet.is_short_of_anything() || self.chance(self.plan.person) {
+        } else if self.core.fleet.view().is_short_of_anything() || self.chance(self.plan.person) {
             self.rng.u64(0..=limit)
         } else {
             return;

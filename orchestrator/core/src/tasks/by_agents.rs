@@ -22,12 +22,12 @@ use super::requests::id_of_day;
 use super::views::{needs_person, too_many};
 use super::{Tasks, not_found};
 use crate::bus::queue::Message;
-use crate::exchange::{ProposalWork, ReviewByAgent, TaskRef};
+use crate::exchange::{ProposalWork, ReviewByAgent, ReviewingAgent, TaskRef};
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::workspaces::being_stopped;
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_CONVERSATION_MAX};
-use crate::refusals::AgentRequestError;
+use crate::refusals::{AgentRequestError, no_workspace};
 
 /// The type of a task that an agent had made.
 const KIND: &str = "delegated";
@@ -151,10 +151,11 @@ impl Tasks {
                 of: ProposalOwner::Task(task),
             } => {
                 let (_, of) = self.own_proposal(requester, &task)?;
+                let by = reviewing_agent(fleet, requester)?;
                 let work = ProposalWork::ReviewByAgent(ReviewByAgent {
                     workspace_id: requester.at.workspace_id.clone(),
                     at: of,
-                    by: fleet.files_of(&requester.at)?.reviewing_agent()?,
+                    by,
                 });
                 fleet.post(Message::Proposal(requester.clone(), Box::new(work)));
                 Ok(())
@@ -169,7 +170,7 @@ impl Tasks {
                 if is_closing || fleet.is_stopping() {
                     return Err(told_refusal(being_stopped(&at.workspace_id)));
                 }
-                let by = fleet.files_of(&requester.at)?.reviewing_agent()?;
+                let by = reviewing_agent(fleet, requester)?;
                 self.apply_for_agent(fleet, requester, &at, digest, by)
                     .map_err(told_refusal)
             }
@@ -340,6 +341,17 @@ impl TaskEntry {
         let state = self.durable();
         state.is_some_and(|state| state.status().is_final())
     }
+}
+
+/// The requester's agent, as a reviewer.
+fn reviewing_agent(fleet: &Fleet, requester: &Requester) -> Result<ReviewingAgent, AgentAnswer> {
+    let id = &requester.at.workspace_id;
+    let workspace = fleet
+        .workspaces()
+        .get(id)
+        .ok_or_else(|| told_refusal(no_workspace(id)))?;
+    let files = workspace.files_of(fleet.facts(), &requester.at);
+    Ok(files.reviewing_agent()?)
 }
 
 /// The suggestion is for people, who have other means.

@@ -30,7 +30,7 @@ use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
-use crate::fleet::task_conversations::TaskConversation;
+use crate::fleet::task_conversations::{TaskConversation, look_up_run};
 use crate::fleet::turn::CANCELLED;
 
 /// Reason for ending a turn when its task is paused.
@@ -99,6 +99,21 @@ fn ledger_task(at: &TaskRef, state: &State) -> LedgerTask {
     }
 }
 
+/// Submits the event of a run; [`RunUpdate`] reports its progress.
+fn ask_for_run(fleet: &mut Fleet, of: ConversationRun, agent: &AgentName, input: String) {
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&of.instance.workspace_id) {
+        workspace.ask_for_run(cx, of, agent, input);
+    }
+}
+
+/// Cancels the event of a run, queued or in progress.
+fn cancel_run(fleet: &mut Fleet, of: &ConversationRun, reason: &'static str) {
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&of.instance.workspace_id) {
+        let event_id = Some(of.event_id.clone());
+        workspace.cancel_for(cx, None, &of.instance, event_id, reason);
+    }
+}
+
 impl Tasks {
     /// The run of a task that is under way, be it a process or a turn.
     pub(super) fn run_of(&self, fleet: &Fleet, at: &TaskRef) -> Option<u64> {
@@ -150,9 +165,9 @@ impl Tasks {
         let is_sought = order.session.is_some();
         self.set_conversing(fleet, &of, stage);
         if is_sought {
-            fleet.look_up_run(of);
+            look_up_run(fleet.cx(), of);
         } else {
-            fleet.ask_for_run(of, &agent, order.prompt);
+            ask_for_run(fleet, of, &agent, order.prompt);
         }
     }
 
@@ -185,7 +200,9 @@ impl Tasks {
             budget: state.task.budget,
             secrets,
         };
-        fleet.know_task(&of.instance, conversation);
+        if let Some((workspace, cx)) = fleet.workspace_and_cx(&of.instance.workspace_id) {
+            workspace.know_task(cx, &of.instance, conversation);
+        }
         fleet.post(Message::Notice(Notice::Reckon(of.at.clone())));
     }
 
@@ -220,7 +237,7 @@ impl Tasks {
     fn attach(&mut self, fleet: &mut Fleet, of: ConversationRun, secrets: BTreeMap<String, Clear>) {
         self.let_know(fleet, &of, secrets);
         self.set_conversing(fleet, &of, TurnRunStage::LookingUp(None));
-        fleet.look_up_run(of);
+        look_up_run(fleet.cx(), of);
     }
 
     /// Handles the secrets for a resumed run. True if a run waited for them.
@@ -273,7 +290,7 @@ impl Tasks {
         }
         if is_first && conversing.stage == TurnRunStage::UnderWay {
             let of = conversing.of.clone();
-            fleet.cancel_run(&of, if is_pause { PAUSED } else { ENDED });
+            cancel_run(fleet, &of, if is_pause { PAUSED } else { ENDED });
         }
         true
     }
@@ -298,7 +315,7 @@ impl Tasks {
                         TurnRunEnd::Over => ENDED,
                         TurnRunEnd::Paused => PAUSED,
                     };
-                    fleet.cancel_run(of, reason);
+                    cancel_run(fleet, of, reason);
                 }
             }
             RunUpdate::Found(found) => {
@@ -311,7 +328,7 @@ impl Tasks {
             }
             RunUpdate::Refused(error) => {
                 // The failed write may have survived, so the next run uses a different event.
-                fleet.cancel_run(of, ENDED);
+                cancel_run(fleet, of, ENDED);
                 let error = format!("the conversation did not accept its event: {error}");
                 let input = TaskInput::NotSpawned { run: of.run, error };
                 self.conversing_over(fleet, of, vec![input]);
@@ -374,7 +391,7 @@ impl Tasks {
         let agent = entry.state().map(|state| state.task.agent.clone());
         if let (Some(conversing), Some(agent)) = (&mut entry.conversing, agent) {
             conversing.stage = TurnRunStage::HandingIn { is_new };
-            fleet.ask_for_run(of.clone(), &agent, prompt);
+            ask_for_run(fleet, of.clone(), &agent, prompt);
         }
     }
 

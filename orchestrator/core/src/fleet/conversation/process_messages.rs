@@ -45,12 +45,12 @@ struct ExchangedSource {
 
 continuation! {
     /// Reads a page of the conversation for its agent.
-    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => &core.fleet.on_page_for_agent
+    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => &workspace.on_page_for_agent
 }
 
 continuation! {
     /// Appends a message of an agent.
-    Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
+    Appending { process: ProcessId } after AppendEvent => &workspace.on_appended
 }
 
 /// Reason the process of a conversation must end.
@@ -75,7 +75,7 @@ impl Conversation {
     }
 
     /// Sends a message to this process, if it is the conversation's.
-    pub(in crate::fleet) fn send(
+    pub(crate) fn send(
         &self,
         cx: &mut Cx,
         at: &InstanceRef,
