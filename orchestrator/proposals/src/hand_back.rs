@@ -24,8 +24,8 @@ use goondan_trees::{
 
 use crate::entries::{leaves, not_given};
 use crate::error::{IoContext as _, ProposalError};
+use crate::gitignore::{self, IgnoreFile, ignoring};
 use crate::guards::{excludes, options};
-use crate::ignored::{self, IgnoreFile, ignoring};
 use crate::merge_queue::{QueuePlace, QueuedProposal, task_files};
 use crate::place::{
     AFTER, INPUT, NEXT_INPUT, NEXT_ORIGIN, NEXT_RECORD, NEXT_RECORD_PARTIAL, NEXT_WORK, OLD_INPUT,
@@ -101,7 +101,7 @@ impl Sandboxes<'_> {
         let checked_out = open.below(NEXT_WORK)?;
         let excludes = excludes(place.exclude, [])?;
         // Tracked files are copied even if `.gitignore` lists them.
-        let ignored = ignored::read(checked_out.as_ref(), &excludes)?;
+        let ignored = gitignore::read(checked_out.as_ref(), &excludes)?;
         let copied = options(excludes, EntryPolicy::LeaveOut);
         let now = freeze_read_only(checked_out.as_ref(), sandbox, NEXT_INPUT, &copied)?;
         remove_all(sandbox, Path::new(NEXT_WORK))?;

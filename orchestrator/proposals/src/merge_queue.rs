@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::Folder;
 use goondan_durable::files::ensure_dir;
 use goondan_durable::register::Register;
-use goondan_durable::sealed::{SealedLog, unsealed};
+use goondan_durable::sealed_log::{SealedLog, unsealed};
 use goondan_merge_queue::{Landing, LandingResult, Rebase, Record, Revision};
 use goondan_protocol::control::{
     ApplyProposal, CreateProposal, MERGE_QUEUE, PrepareSandbox, ProposalRefusal, ProposalState,
@@ -27,8 +27,8 @@ use goondan_trees::{changes, remove_all};
 
 use crate::create::PatchVerifier;
 use crate::error::{IoContext as _, ProposalError};
+use crate::gitignore::{self, IgnoreFile, ignoring};
 use crate::guards::{excludes, options};
-use crate::ignored::{self, IgnoreFile, ignoring};
 use crate::limits::{LANDINGS_KEPT, REFUSALS_TOLD_MAX, SUMMARY_BYTES_MAX};
 use crate::place::{
     AFTER, CHECKOUT, INPUT, KEPT, PARTIAL, QUEUE, STACKED, SUMMARY, WORK, run_dir, sandbox_name,
@@ -109,7 +109,7 @@ pub(crate) fn task_files(
     exclude: &[String],
 ) -> Result<(Options, Vec<IgnoreFile>), ProposalError> {
     let excludes = excludes(exclude, [])?;
-    let ignored = ignored::read(project, &excludes)?;
+    let ignored = gitignore::read(project, &excludes)?;
     let excludes = ignoring(excludes, &ignored);
     Ok((options(excludes, EntryPolicy::LeaveOut), ignored))
 }

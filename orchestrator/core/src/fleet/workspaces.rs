@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use goondan_config::{ProjectConfig, Sources};
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FileWatchMode, OpenWorkspace, ReplicationStall, WorkspaceProblem,
@@ -384,9 +385,20 @@ impl Workspace {
     /// Sends an event of it to the log, the audit log and the watchers. The log line is part of
     /// `trace`.
     pub(crate) fn announce(&self, cx: &mut Cx, event: LifecycleEvent, trace: Option<TraceContext>) {
+        self.announce_with(cx, event, trace, JsonObject::new());
+    }
+
+    /// As [`Self::announce`], with fields that only the log line has.
+    pub(super) fn announce_with(
+        &self,
+        cx: &mut Cx,
+        event: LifecycleEvent,
+        trace: Option<TraceContext>,
+        logged: JsonObject,
+    ) {
         let key = event.instance_key();
         let agent = key.and_then(|key| self.agent_name(key));
-        cx.announce(&self.record.workspace_id, event, agent, trace);
+        cx.announce_with(&self.record.workspace_id, event, agent, trace, logged);
     }
 
     /// Writes a line to the log. A line about an instance names its agent (`LOG-3`).
