@@ -76,6 +76,7 @@ pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
 pub(crate) mod model_failures;
 pub(crate) mod models;
+pub(crate) mod overlay;
 pub(crate) mod parked_events;
 pub(crate) mod process_table;
 pub(crate) mod processes;
