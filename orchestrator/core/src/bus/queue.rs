@@ -42,7 +42,7 @@ pub(crate) enum Message {
 /// sent again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Notice {
-    /// To the fleet: the process of a conversation must start, if there is capacity.
+    /// To the starts of agents: a process must start, if there is capacity.
     Start(InstanceRef),
     /// To its workspace: an operation on the bundle of a conversation waits.
     BundleWork(InstanceRef),

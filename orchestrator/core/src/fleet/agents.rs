@@ -257,7 +257,7 @@ impl Workspace {
         }
     }
 
-    /// The configuration for the next process of an instance, if all of it is known. What is not known
+    /// The configuration for the next process of an instance; `None` if a part is not known yet. That part
     /// is requested.
     pub(super) fn configuration_to_start(
         &mut self,
