@@ -73,7 +73,11 @@ impl Core {
     fn deliver_notice(&mut self, notice: &Notice) {
         let fleet = &mut self.fleet;
         match notice {
-            Notice::Start(at) => fleet.start_agent(at),
+            Notice::Start(at) => fleet.starts().start_agent(at),
+            Notice::BundleWork(at) => match fleet.workspace_and_cx(&at.workspace_id) {
+                Some((workspace, cx)) => workspace.begin_bundle_work(cx, at),
+                None => fleet.cx().drop_bundle_work(at),
+            },
             Notice::Frozen(at) => self.go_on_with_hold(at),
             Notice::Decisions(id) => self.show_decisions(id),
             Notice::Reckon(at) => {

@@ -24,14 +24,13 @@ use uuid::Uuid;
 
 use self::agent_replies::pending_replies::Requester;
 use self::availability::{Availability, not_ready};
-use self::capacity::CapacityState;
 use self::connectors::Connector;
 use self::conversation::Conversation;
 use self::models::Models;
 use self::parked_events::ParkedEvents;
 use self::quotas::Trees;
 use self::runs::TaskProcesses;
-use self::starts::StartQueue;
+use self::starts::{AgentStarts, Starts};
 use self::task_conversations::TaskConversations;
 use self::tokens::TokenStore;
 use self::views::View;
@@ -76,6 +75,7 @@ pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
 pub(crate) mod model_failures;
 pub(crate) mod models;
+pub(crate) mod overlay;
 pub(crate) mod parked_events;
 pub(crate) mod process_table;
 pub(crate) mod processes;
@@ -261,8 +261,7 @@ pub(crate) struct Fleet {
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     ticks: u64,
     cx: Cx,
-    starts: StartQueue,
-    room: CapacityState,
+    starts: AgentStarts,
     /// True if the end of the daemon was reported.
     is_end_reported: bool,
 }
@@ -274,8 +273,7 @@ impl Fleet {
             workspaces: BTreeMap::new(),
             ticks: 0,
             cx: Cx::new(facts, next_uuid),
-            starts: StartQueue::default(),
-            room: CapacityState::default(),
+            starts: AgentStarts::default(),
             is_end_reported: false,
         }
     }
@@ -383,9 +381,9 @@ impl Fleet {
         self.cx.processes().owner_of(process)
     }
 
-    /// Number of agents that wait to be started.
-    pub(crate) fn waiting_starts(&self) -> usize {
-        self.starts.waiting()
+    /// The starts of agents.
+    pub(crate) fn starts(&mut self) -> Starts<'_> {
+        self.starts.with(&mut self.workspaces, &mut self.cx)
     }
 
     /// Sends a message to another machine. It is delivered after the input.
@@ -512,7 +510,6 @@ impl Fleet {
         View {
             workspaces: &self.workspaces,
             cx: &self.cx,
-            room: &self.room,
             starts: &self.starts,
         }
     }

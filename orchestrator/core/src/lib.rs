@@ -191,7 +191,7 @@ impl Core {
             CoreInput::Broken { process, problem } => self.fleet.on_broken(process, &problem),
             CoreInput::Exited { process, how } => self.on_exited(process, &how),
             CoreInput::NoRoom { process, how } => self.on_no_room(process, &how),
-            CoreInput::Supply(supply) => self.fleet.on_supply(supply),
+            CoreInput::Supply(supply) => self.fleet.starts().on_supply(supply),
             CoreInput::Stored(completion) => self.on_stored(completion),
             CoreInput::Tick => self.on_tick(),
             CoreInput::Reload => self.reload_all(),
@@ -257,6 +257,6 @@ impl Core {
     /// True if agents wait to be started.
     #[must_use]
     pub fn has_waiting_starts(&self) -> bool {
-        self.fleet.waiting_starts() > 0
+        self.fleet.view().waiting_starts() > 0
     }
 }

@@ -276,12 +276,15 @@ impl Core {
         &mut self,
         token: RequestToken,
         id: &WorkspaceId,
-        key: &InstanceKey,
+        key: InstanceKey,
         call: BundleCall,
     ) {
-        self.fleet.serve(token, id, |workspace, cx| {
-            workspace.serve_bundle(cx, token, key, call)
-        });
+        let at = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: key,
+        };
+        self.fleet
+            .serve(token, id, |_, cx| cx.serve_bundle(token, &at, call));
     }
 
     fn decide_parked(
@@ -545,22 +548,22 @@ impl Core {
             }
             Call::ShowBundle(call) => {
                 let (id, key) = (call.workspace_id, call.instance_key);
-                self.serve_bundle(token, &id, &key, BundleCall::Show);
+                self.serve_bundle(token, &id, key, BundleCall::Show);
             }
             Call::ReadBundleLog(call) => {
                 let (id, key) = (call.workspace_id, call.instance_key);
-                self.serve_bundle(token, &id, &key, BundleCall::Log);
+                self.serve_bundle(token, &id, key, BundleCall::Log);
             }
             Call::ShowChangeset(call) => {
                 let (id, key) = (call.workspace_id, call.instance_key);
-                self.serve_bundle(token, &id, &key, BundleCall::Changeset(call.changeset_id));
+                self.serve_bundle(token, &id, key, BundleCall::Changeset(call.changeset_id));
             }
             Call::RehearseBundle(call) => {
                 let (id, key) = (call.workspace_id, call.instance_key);
                 self.serve_bundle(
                     token,
                     &id,
-                    &key,
+                    key,
                     BundleCall::Rehearse(
                         call.subject,
                         call.turns.unwrap_or(DEFAULT_REHEARSAL_TURNS),
@@ -572,7 +575,7 @@ impl Core {
                 self.serve_bundle(
                     token,
                     &id,
-                    &key,
+                    key,
                     BundleCall::Approve(call.changeset_id, call.reason),
                 );
             }
@@ -581,7 +584,7 @@ impl Core {
                 self.serve_bundle(
                     token,
                     &id,
-                    &key,
+                    key,
                     BundleCall::Reject(call.changeset_id, call.reason),
                 );
             }
@@ -590,13 +593,13 @@ impl Core {
                 self.serve_bundle(
                     token,
                     &id,
-                    &key,
+                    key,
                     BundleCall::Revert(call.revision, call.reason),
                 );
             }
             Call::PinBundle(call) => {
                 let (id, key) = (call.workspace_id, call.instance_key);
-                self.serve_bundle(token, &id, &key, BundleCall::Pin(call.pinned));
+                self.serve_bundle(token, &id, key, BundleCall::Pin(call.pinned));
             }
             call @ (Call::CreateTask(_)
             | Call::ListTasks(_)

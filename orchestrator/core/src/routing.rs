@@ -252,7 +252,7 @@ impl Core {
                     self.calls.give_up_calls_of(fleet, at, None);
                     self.remove_from_store(at);
                 }
-                self.fleet.give_room(process);
+                self.fleet.starts().give_room(process);
             }
             ProcessOwner::Connector(id, name) => {
                 let target = CallTarget::Connection { name: name.clone() };
@@ -280,7 +280,7 @@ impl Core {
 
     /// A process could not be started for want of room.
     pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) {
-        if let Some(ProcessOwner::Task(id, task)) = self.fleet.on_no_room(process, how) {
+        if let Some(ProcessOwner::Task(id, task)) = self.fleet.starts().on_no_room(process, how) {
             self.tasks
                 .on_no_room(&mut self.fleet, &TaskRef::new(&id, &task));
         }
@@ -358,7 +358,7 @@ impl Core {
         if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
             workspace.advance(cx, at);
         }
-        self.fleet.offer_place();
+        self.fleet.starts().offer_place();
     }
 
     /// A person has canceled an event: the rest is as for any turn.

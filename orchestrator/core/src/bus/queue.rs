@@ -42,8 +42,10 @@ pub(crate) enum Message {
 /// sent again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Notice {
-    /// To the fleet: the process of a conversation must start, if there is capacity.
+    /// To the starts of agents: a process must start, if there is capacity.
     Start(InstanceRef),
+    /// To its workspace: an operation on the bundle of a conversation waits.
+    BundleWork(InstanceRef),
     /// To requests: a frozen conversation may have a next step.
     Frozen(InstanceRef),
     /// To tasks: the total of a task must be read from the ledger.
@@ -77,6 +79,7 @@ impl Message {
             Self::Notice(Notice::Budget(_) | Notice::Budgets(_)) => Lane::Budget,
             Self::Notice(
                 Notice::Start(_)
+                | Notice::BundleWork(_)
                 | Notice::Frozen(_)
                 | Notice::Reckon(_)
                 | Notice::Charged(_)

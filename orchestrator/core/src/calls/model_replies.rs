@@ -298,8 +298,8 @@ impl Calls {
             }
         };
         call.state = CallState::Recording { message };
-        if let Some((workspace, cx)) = fleet.workspace_and_cx(&instance.workspace_id) {
-            workspace.note_reply(cx, &instance, &turn_id, &event);
+        if let Some((entry, cx)) = fleet.conversation_and_cx(&instance) {
+            entry.note_reply(cx, &instance, &turn_id, &event);
         }
         let append = AppendEvent {
             instance: instance.clone(),

@@ -21,6 +21,7 @@ use goondan_store::instance::{EventState, PendingReplyRecord};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
+use super::conversation::Conversation;
 use super::conversation_run::RunUpdate;
 use super::event_queue::EventOrigin;
 use super::waiters::TurnWaiter;
@@ -125,6 +126,76 @@ impl AwaitingThenAsk {
     }
 }
 
+/// Answers that it expects as events.
+impl Conversation {
+    /// Looks up the outcome of unwatched questions in other instances. `open` is its open turn.
+    pub(super) fn look_for_answers(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        open: Option<&TurnId>,
+    ) {
+        let now_ms = cx.now().mono_ms;
+        let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
+        for held in self.pending_replies_mut() {
+            let is_watched = match held.watch {
+                ReplyWatch::Somebody => true,
+                ReplyWatch::Nobody => false,
+                ReplyWatch::From(from_ms) => from_ms > now_ms,
+            };
+            if !is_watched {
+                held.watch = ReplyWatch::Somebody;
+                let target = InstanceRef {
+                    workspace_id: at.workspace_id.clone(),
+                    instance_key: held.awaited.target.clone(),
+                };
+                asked.push((held.awaited.question.clone(), target));
+            }
+        }
+        for (question, target) in asked {
+            let turn_is_open = open.is_some_and(|turn_id| {
+                let rest = question.as_str().strip_prefix(turn_id.as_str());
+                rest.is_some_and(|rest| rest.starts_with('.'))
+            });
+            let op = LookUpEvent {
+                instance: target.clone(),
+                event_id: question.clone(),
+            };
+            let sought = LookingUpQuestion {
+                instance: at.clone(),
+                question,
+                target,
+                turn_is_open,
+            };
+            cx.store(op, sought);
+        }
+    }
+
+    /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
+    pub(super) fn on_delivered(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        reply_id: &EventId,
+        is_there: bool,
+    ) {
+        let look_again_ms = cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        if is_there {
+            self.on_answer_arrived(reply_id);
+            self.hand_over_answers(cx, at);
+        } else if let Some(held) = self.pending_reply_mut(reply_id) {
+            held.watch = ReplyWatch::From(look_again_ms);
+        }
+    }
+
+    /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
+    /// turn did not ask again.
+    pub(super) fn end_questions(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        self.settle_questions();
+        self.look_for_answers(cx, at, None);
+    }
+}
+
 impl Workspace {
     /// Handles a question that is durable in the target instance.
     pub(super) fn on_question_accepted(
@@ -199,13 +270,6 @@ impl Workspace {
             mode: Mode::Event,
         };
         self.add_waiter(target, question, waiter);
-    }
-
-    /// Ends the wait of the call that asked.
-    fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
-        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
-            entry.settle_question(question);
-        }
     }
 
     /// Ends the wait of a call. The question stays open, and its answer will arrive as an event.
@@ -356,7 +420,9 @@ impl Workspace {
             };
             cx.store(op, forgoing);
         } else {
-            self.settle_question(&requester.at, question);
+            if let Some(entry) = self.conversations.get_mut(&requester.at.instance_key) {
+                entry.settle_question(question);
+            }
             self.answer_agent(cx, requester, answer);
         }
     }
@@ -380,7 +446,9 @@ impl Workspace {
         question: &EventId,
         note: Option<String>,
     ) {
-        self.settle_question(&requester.at, question);
+        if let Some(entry) = self.conversations.get_mut(&requester.at.instance_key) {
+            entry.settle_question(question);
+        }
         let Some(agent) = self.agent_name(&target.instance_key).cloned() else {
             return;
         };
@@ -409,7 +477,9 @@ impl Workspace {
         question: &EventId,
         outcome: &TurnOutcome,
     ) {
-        self.settle_question(&requester.at, question);
+        if let Some(entry) = self.conversations.get_mut(&requester.at.instance_key) {
+            entry.settle_question(question);
+        }
         let Some(agent) = self.agent_name(&target.instance_key).cloned() else {
             return;
         };
@@ -479,57 +549,9 @@ impl Workspace {
             let note = "it did not answer in time".to_owned();
             self.wait_no_longer(cx, at, &question, waiter, note);
         }
-        if has_to_look {
-            let turn = self.turn_of(&at.instance_key);
-            let open = turn.map(|turn| turn.turn_id.clone());
-            self.look_for_answers(cx, at, open.as_ref());
-        }
-    }
-
-    /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
-    /// open turn.
-    pub(super) fn look_for_answers(
-        &mut self,
-        cx: &mut Cx,
-        at: &InstanceRef,
-        open: Option<&TurnId>,
-    ) {
-        let now_ms = cx.now().mono_ms;
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
-        let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
-        for held in entry.pending_replies_mut() {
-            let is_watched = match held.watch {
-                ReplyWatch::Somebody => true,
-                ReplyWatch::Nobody => false,
-                ReplyWatch::From(from_ms) => from_ms > now_ms,
-            };
-            if !is_watched {
-                held.watch = ReplyWatch::Somebody;
-                let target = InstanceRef {
-                    workspace_id: at.workspace_id.clone(),
-                    instance_key: held.awaited.target.clone(),
-                };
-                asked.push((held.awaited.question.clone(), target));
-            }
-        }
-        for (question, target) in asked {
-            let turn_is_open = open.is_some_and(|turn_id| {
-                let rest = question.as_str().strip_prefix(turn_id.as_str());
-                rest.is_some_and(|rest| rest.starts_with('.'))
-            });
-            let op = LookUpEvent {
-                instance: target.clone(),
-                event_id: question.clone(),
-            };
-            let sought = LookingUpQuestion {
-                instance: at.clone(),
-                question,
-                target,
-                turn_is_open,
-            };
-            cx.store(op, sought);
+        if has_to_look && let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            let open = entry.turn().map(|turn| turn.turn_id.clone());
+            entry.look_for_answers(cx, at, open.as_ref());
         }
     }
 
@@ -605,35 +627,6 @@ impl Workspace {
         };
         event.metadata.insert("status".to_owned(), json!(status));
         self.accept(cx, at.clone(), &agent, event, EventOrigin::Answer);
-    }
-
-    /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
-    pub(super) fn on_delivered(
-        &mut self,
-        cx: &mut Cx,
-        at: &InstanceRef,
-        reply_id: &EventId,
-        is_there: bool,
-    ) {
-        let look_again_ms = cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
-        if is_there {
-            entry.on_answer_arrived(reply_id);
-            entry.hand_over_answers(cx, at);
-        } else if let Some(held) = entry.pending_reply_mut(reply_id) {
-            held.watch = ReplyWatch::From(look_again_ms);
-        }
-    }
-
-    /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
-    /// turn did not ask again.
-    pub(crate) fn end_questions(&mut self, cx: &mut Cx, at: &InstanceRef) {
-        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
-            entry.settle_questions();
-            self.look_for_answers(cx, at, None);
-        }
     }
 
     /// Drops the questions of an instance that is gone.

@@ -147,7 +147,9 @@ impl Workspace {
             return Some((requester, forwarded));
         }
         if let AgentQuestion::Bundle { .. } = &ask.question {
-            self.ask_bundle(cx, requester, ask);
+            if let Err(refused) = cx.ask_bundle(requester.clone(), ask) {
+                self.answer_agent(cx, &requester, refused.into());
+            }
             return None;
         }
         match self.files_of(cx.facts(), at).file_work(&ask.question) {

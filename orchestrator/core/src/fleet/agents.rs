@@ -53,6 +53,18 @@ enum Step {
     BeginTurn(ProcessId),
 }
 
+impl Conversation {
+    /// Asks the store what it has to do.
+    fn read_queue(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        self.begin_reading();
+        let instance = at.clone();
+        let open = Open {
+            instance: at.clone(),
+        };
+        cx.store(open, Opening { instance });
+    }
+}
+
 impl Workspace {
     /// Handles the exit of an instance's process. True if the instance must be deleted now.
     pub(crate) fn on_agent_exited(
@@ -72,11 +84,9 @@ impl Workspace {
             return !is_frozen;
         }
         if let Some(how) = &crash {
-            self.note_crash(cx, at, how);
+            entry.note_crash(cx, at, how);
         }
-        if let Some((turn, how)) = turn.zip(crash)
-            && let Some(entry) = self.conversations.get_mut(&at.instance_key)
-        {
+        if let Some((turn, how)) = turn.zip(crash) {
             entry.count_crash(cx, at, turn, &how);
         }
         if let Some(error) = self.why_nothing_begins(cx, &at.instance_key) {
@@ -113,14 +123,22 @@ impl Workspace {
             }
             Step::Continue => cx.send(Message::Notice(Notice::Frozen(at.clone()))),
             Step::Drain(reason) => self.drain_agent(cx, at, reason),
-            Step::ReadQueue => self.read_queue(cx, at),
+            Step::ReadQueue => {
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+                    entry.read_queue(cx, at);
+                }
+            }
             Step::Park => {
                 if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
                     entry.park_next(cx, at);
                 }
             }
             Step::Start => cx.send(Message::Notice(Notice::Start(at.clone()))),
-            Step::BeginTurn(process) => self.begin_turn(cx, at, process),
+            Step::BeginTurn(process) => {
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+                    entry.begin_next_turn(cx, at, process, self.bundle.as_ref());
+                }
+            }
         }
     }
 
@@ -205,8 +223,11 @@ impl Workspace {
                 && !entry.is_next_poisonous()
                 && !entry.is_outdated(self.bundle.as_ref())
         });
-        if may_follow && self.may_begin(cx, &at.instance_key) {
-            self.begin_turn(cx, at, process);
+        if may_follow
+            && self.may_begin(cx, &at.instance_key)
+            && let Some(entry) = self.conversations.get_mut(&at.instance_key)
+        {
+            entry.begin_next_turn(cx, at, process, self.bundle.as_ref());
         }
     }
 
@@ -216,18 +237,6 @@ impl Workspace {
         !self.is_ending(cx)
             && !self.task_conversations.lacks(key)
             && entry.is_some_and(|entry| !entry.is_deleting() && !entry.is_frozen())
-    }
-
-    /// Asks the store what the instance has to do.
-    fn read_queue(&mut self, cx: &mut Cx, at: &InstanceRef) {
-        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
-            entry.begin_reading();
-            let instance = at.clone();
-            let open = Open {
-                instance: at.clone(),
-            };
-            cx.store(open, Opening { instance });
-        }
     }
 
     /// Reads the inbox again before the next turn: a failed write may have left something in it.
@@ -248,18 +257,18 @@ impl Workspace {
         }
     }
 
-    /// The configuration for the next process of an instance, if all of it is known. What is not known
+    /// The configuration for the next process of an instance; `None` if a part is not known yet. That part
     /// is requested.
     pub(super) fn configuration_to_start(
         &mut self,
         cx: &mut Cx,
         at: &InstanceRef,
     ) -> Option<RunningAgent> {
-        if !self.is_armed(cx, at) {
-            return None;
-        }
         let entry = self.conversations.get_mut(&at.instance_key)?;
         let bundle = self.bundle.as_ref();
+        if !entry.is_armed(cx, at, bundle) {
+            return None;
+        }
         let running = bundle.and_then(|bundle| RunningAgent::of(entry.agent(), bundle));
         if running.is_none() {
             let detail = format!("agent `{}` is not in the configuration", entry.agent());
@@ -279,18 +288,19 @@ impl Workspace {
         at: &InstanceRef,
         running: RunningAgent,
     ) -> Option<ProcessId> {
-        let running = match self.take_definition(&at.instance_key) {
+        let has_bundles = self.has_bundles();
+        let entry = self.conversations.get_mut(&at.instance_key)?;
+        let running = match entry.overlay_mut().take().filter(|_| has_bundles) {
             Some(definition) => running.being(*definition),
             None => running,
         };
         let limits = running.definition.limits;
-        let entry = self.conversations.get_mut(&at.instance_key)?;
         if let Err(wrong) = entry.begin_start(running) {
             entry.log_mistake(cx, at, wrong);
             return None;
         }
         let process = entry.spawn(cx, at, limits);
-        self.read_queue(cx, at);
+        entry.read_queue(cx, at);
         Some(process)
     }
 
@@ -364,7 +374,7 @@ impl Workspace {
             let instance = at.clone();
             cx.store(look_up, LookingUp { instance, event_id });
         }
-        self.look_for_answers(cx, at, open_turn.as_ref());
+        entry.look_for_answers(cx, at, open_turn.as_ref());
         if has_approvals {
             self.show_in_chats(cx);
         }

@@ -8,6 +8,7 @@
 
 use std::path::PathBuf;
 
+use goondan_config::ProjectConfig;
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::AgentDefinition;
@@ -20,11 +21,13 @@ use serde_json::Value;
 
 use super::agent_replies::pending_replies::Requester;
 use super::bundle_queue::BundleRequester;
+use super::conversation::Conversation;
 use super::turn::CANCELLED;
 use super::{Workspace, authority};
 use crate::bus::context::Cx;
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::{
-    BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork, ConfigOutcome,
+    BundleAction, BundleCall, BundleChange, BundleResult, BundleWork, ConfigOutcome,
 };
 use crate::refusals::{AgentRequestError, no_workspace};
 use crate::{CoreEffect, Facts, LogEvent, ProcessId, RequestToken};
@@ -44,32 +47,6 @@ const NEUTRAL: &[&str] = &[
     "E_MODEL_TIMEOUT",
     "E_MODEL_INTERRUPTED",
 ];
-
-/// An instance's own configuration, on top of the project's.
-#[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    arming: ConfigLookup,
-    pub(super) standing: BundleStanding,
-}
-
-/// State of the lookup of the next process's definition.
-#[derive(Debug, Default)]
-enum ConfigLookup {
-    #[default]
-    Unknown,
-    Asked,
-    /// Found; `None` means the project's definition. Used once.
-    Known(Option<Box<AgentDefinition>>),
-}
-
-impl Overlay {
-    /// Drops a definition that was looked up under an earlier configuration.
-    pub(super) fn disarm(&mut self) {
-        if let ConfigLookup::Known(_) = self.arming {
-            self.arming = ConfigLookup::Unknown;
-        }
-    }
-}
 
 fn outcome_of(outcome: &TurnOutcome) -> ConfigOutcome {
     match outcome {
@@ -92,46 +69,90 @@ fn call_id(ask: &AgentAsk) -> Result<ChangesetId, AgentRequestError> {
     ChangesetId::new(id.as_str().replace(':', "-")).map_err(|error| invalid(&error))
 }
 
+/// Its own configuration.
+impl Conversation {
+    /// True if the definition for its next process is known. If not, it is requested, and the
+    /// conversation is advanced when it arrives.
+    pub(super) fn is_armed(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        bundle: Option<&ProjectConfig>,
+    ) -> bool {
+        let Some(bundle) = bundle.filter(|bundle| bundle.changesets.is_some()) else {
+            return true;
+        };
+        if self.overlay_mut().begin_lookup() {
+            let definition = bundle.agents.get(self.agent());
+            let is_author = definition.is_some_and(authority::is_author);
+            let asker = BundleRequester::Start(bundle.digest.clone());
+            cx.queue_bundle_work(at, asker, BundleAction::Arm { is_author });
+        }
+        self.overlay().is_known()
+    }
+
+    /// Handles the end of a step. If another revision must become active, the process is replaced
+    /// here.
+    pub(super) fn on_step_over(&mut self, cx: &mut Cx, process: ProcessId, kind: RuntimeEventKind) {
+        if kind != RuntimeEventKind::StepCompleted
+            || !self.overlay().standing.is_pending
+            || self.slot().ready() != Some(process)
+        {
+            return;
+        }
+        let event_id = self.turn().map(|turn| turn.context.event_id.clone());
+        if let Some(event_id) = event_id {
+            // Messages of this process about the next step are ignored, because the next process
+            // executes it.
+            self.end_work_on(&event_id);
+            self.kill(cx, process, true);
+        }
+    }
+
+    /// Counts a finished turn for or against the revision it ended with.
+    pub(super) fn note_turn(&self, cx: &mut Cx, at: &InstanceRef, outcome: &TurnOutcome) {
+        self.note(cx, at, outcome_of(outcome));
+    }
+
+    /// Counts a crash against the revision of the process.
+    pub(super) fn note_crash(&self, cx: &mut Cx, at: &InstanceRef, how: &str) {
+        let crash = format!("its process crashed: {how}");
+        self.note(cx, at, ConfigOutcome::Failed(crash));
+    }
+
+    fn note(&self, cx: &mut Cx, at: &InstanceRef, outcome: ConfigOutcome) {
+        if self.overlay().standing.is_on_probation {
+            cx.queue_bundle_work(at, BundleRequester::Nobody, BundleAction::Note(outcome));
+        }
+    }
+
+    /// Handles the result of the lookup of its next process's definition, which
+    /// counts only if the configuration has not changed since.
+    fn on_told_to_be(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        is_current: bool,
+        told: Result<Option<Box<AgentDefinition>>, ControlError>,
+    ) {
+        let definition = told.unwrap_or_else(|error| {
+            let message = "configuration of a conversation is invalid; using the project's";
+            let event = LogEvent::error(message);
+            self.log(cx, at, event.with("error", error.message));
+            None
+        });
+        match is_current {
+            true => self.overlay_mut().found(definition),
+            false => self.overlay_mut().not_found(),
+        }
+    }
+}
+
 impl Workspace {
     /// True if its agents may change their configuration.
-    fn has_bundles(&self) -> bool {
+    pub(super) fn has_bundles(&self) -> bool {
         let bundle = self.bundle.as_ref();
         bundle.is_some_and(|bundle| bundle.changesets.is_some())
-    }
-
-    /// True if the definition for the next process of an instance is known. If not, it is
-    /// requested, and the instance is advanced when it arrives.
-    pub(super) fn is_armed(&mut self, cx: &mut Cx, at: &InstanceRef) -> bool {
-        let Some(bundle) = self.bundle.as_ref().filter(|_| self.has_bundles()) else {
-            return true;
-        };
-        let digest = bundle.digest.clone();
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return true;
-        };
-        match entry.overlay().arming {
-            ConfigLookup::Known(_) => true,
-            ConfigLookup::Asked => false,
-            ConfigLookup::Unknown => {
-                entry.overlay_mut().arming = ConfigLookup::Asked;
-                let definition = bundle.agents.get(entry.agent());
-                let is_author = definition.is_some_and(authority::is_author);
-                let action = BundleAction::Arm { is_author };
-                self.line_up(cx, at, BundleRequester::Start(digest), action);
-                false
-            }
-        }
-    }
-
-    /// Takes the definition for the next process of an instance; `None` for the project's
-    /// definition.
-    pub(super) fn take_definition(&mut self, key: &InstanceKey) -> Option<Box<AgentDefinition>> {
-        let has_bundles = self.has_bundles();
-        let entry = self.conversations.get_mut(key)?;
-        match std::mem::take(&mut entry.overlay_mut().arming) {
-            ConfigLookup::Known(definition) => definition.filter(|_| has_bundles),
-            ConfigLookup::Unknown | ConfigLookup::Asked => None,
-        }
     }
 
     /// Directory of an instance's working copies of changesets; `None` for an agent that cannot
@@ -146,96 +167,8 @@ impl Workspace {
         Some(dir.join(SWARM_BUNDLE).join(CHANGESETS))
     }
 
-    /// Handles the end of a step. If another revision must become active, the process is replaced
-    /// here.
-    pub(super) fn on_step_over(
-        &mut self,
-        cx: &mut Cx,
-        at: &InstanceRef,
-        process: ProcessId,
-        kind: RuntimeEventKind,
-    ) {
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
-        if kind != RuntimeEventKind::StepCompleted
-            || !entry.overlay().standing.is_pending
-            || entry.slot().ready() != Some(process)
-        {
-            return;
-        }
-        let event_id = entry.turn().map(|turn| turn.context.event_id.clone());
-        let Some(event_id) = event_id else {
-            return;
-        };
-        // Messages of this process about the next step are ignored, because the next process
-        // executes it.
-        entry.end_work_on(&event_id);
-        entry.kill(cx, process, true);
-    }
-
-    /// Counts a finished turn for or against the revision it ended with.
-    pub(super) fn note_turn(&mut self, cx: &mut Cx, at: &InstanceRef, outcome: &TurnOutcome) {
-        self.note(cx, at, outcome_of(outcome));
-    }
-
-    /// Counts a crash against the revision of the process.
-    pub(super) fn note_crash(&mut self, cx: &mut Cx, at: &InstanceRef, how: &str) {
-        self.note(
-            cx,
-            at,
-            ConfigOutcome::Failed(format!("its process crashed: {how}")),
-        );
-    }
-
-    fn note(&mut self, cx: &mut Cx, at: &InstanceRef, outcome: ConfigOutcome) {
-        let entry = self.conversations.get_mut(&at.instance_key);
-        if entry.is_some_and(|entry| entry.overlay().standing.is_on_probation) {
-            self.line_up(cx, at, BundleRequester::Nobody, BundleAction::Note(outcome));
-        }
-    }
-
-    /// Handles an agent's request about its own configuration.
-    pub(super) fn ask_bundle(&mut self, cx: &mut Cx, requester: Requester, ask: AgentAsk) {
-        let call = call_id(&ask);
-        let AgentQuestion::Bundle { ask } = ask.question else {
-            return;
-        };
-        let at = requester.at.clone();
-        match call.and_then(|call| cx.bundles().check_room(&at).map(|()| call)) {
-            Ok(call) => {
-                let action = BundleAction::Ask { ask, call };
-                self.line_up(cx, &at, BundleRequester::Agent(requester), action);
-            }
-            Err(refused) => self.answer_agent(cx, &requester, refused.into()),
-        }
-    }
-
-    /// Handles a client's request about a conversation's configuration.
-    pub(crate) fn serve_bundle(
-        &self,
-        cx: &mut Cx,
-        token: RequestToken,
-        instance_key: &InstanceKey,
-        call: BundleCall,
-    ) -> Result<(), ControlError> {
-        let at = self.conversation_ref(instance_key);
-        cx.bundles().check_room(&at).map_err(|refused| {
-            let error = ControlError::new(ErrorCode::Overloaded, refused.message);
-            error.suggest("try again later")
-        })?;
-        let action = BundleAction::Serve(call);
-        self.line_up(cx, &at, BundleRequester::Client(token), action);
-        Ok(())
-    }
-
-    fn line_up(&self, cx: &mut Cx, at: &InstanceRef, asker: BundleRequester, action: BundleAction) {
-        cx.bundles_mut().add(at, asker, action);
-        self.begin_bundle_work(cx, at);
-    }
-
     /// Starts the first queued operation, unless it is in progress.
-    fn begin_bundle_work(&self, cx: &mut Cx, at: &InstanceRef) {
+    pub(crate) fn begin_bundle_work(&self, cx: &mut Cx, at: &InstanceRef) {
         let Some(action) = cx.bundles_mut().begin_next(at) else {
             return;
         };
@@ -269,8 +202,18 @@ impl Workspace {
         for happened in happened {
             self.announce(cx, changed(&at, happened), None);
         }
+        let entry = self.conversations.get_mut(&at.instance_key);
         if let Some(standing) = standing {
-            self.on_standing(&at.instance_key, standing);
+            let problem = standing.problem.as_ref();
+            let problem = problem.map(|it| it.lines().next().unwrap_or_default().to_owned());
+            let key = at.instance_key.clone();
+            match problem {
+                Some(line) => drop(self.bundle_problems.insert(key, line)),
+                None => drop(self.bundle_problems.remove(&key)),
+            }
+            if let Some(entry) = entry {
+                entry.overlay_mut().on_standing(standing);
+            }
         }
         match cx.bundles_mut().end(&at) {
             None | Some(BundleRequester::Nobody) => {
@@ -280,7 +223,10 @@ impl Workspace {
                 }
             }
             Some(BundleRequester::Start(digest)) => {
-                self.on_told_to_be(cx, &at, &digest, answer.map(|_| definition));
+                let is_current = self.bundle.as_ref().is_some_and(|it| it.digest == digest);
+                if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+                    entry.on_told_to_be(cx, &at, is_current, answer.map(|_| definition));
+                }
             }
             Some(BundleRequester::Client(token)) => cx.emit(CoreEffect::Respond {
                 token,
@@ -293,51 +239,59 @@ impl Workspace {
         self.begin_bundle_work(cx, &at);
         self.advance(cx, &at);
     }
-
-    /// Updates the bundle state of an instance.
-    fn on_standing(&mut self, key: &InstanceKey, standing: BundleStanding) {
-        match &standing.problem {
-            Some(problem) => {
-                let line = problem.lines().next().unwrap_or_default().to_owned();
-                self.bundle_problems.insert(key.clone(), line);
-            }
-            None => drop(self.bundle_problems.remove(key)),
-        }
-        let Some(entry) = self.conversations.get_mut(key) else {
-            return;
-        };
-        if standing.is_pending && matches!(entry.overlay().arming, ConfigLookup::Known(_)) {
-            entry.overlay_mut().arming = ConfigLookup::Unknown;
-        }
-        entry.overlay_mut().standing = standing;
-    }
-
-    /// Handles the result of the lookup of the next process's definition.
-    fn on_told_to_be(
-        &mut self,
-        cx: &mut Cx,
-        at: &InstanceRef,
-        digest: &String,
-        told: Result<Option<Box<AgentDefinition>>, ControlError>,
-    ) {
-        let is_current = self.bundle.as_ref().map(|it| &it.digest) == Some(digest);
-        let definition = told.unwrap_or_else(|error| {
-            let message = "configuration of a conversation is invalid; using the project's";
-            let event = LogEvent::error(message).of(at);
-            self.log(cx, event.with("error", error.message));
-            None
-        });
-        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
-            entry.overlay_mut().arming = if is_current {
-                ConfigLookup::Known(definition)
-            } else {
-                ConfigLookup::Unknown
-            };
-        }
-    }
 }
 
 impl Cx {
+    /// Queues an operation on the bundle of a conversation.
+    fn queue_bundle_work(
+        &mut self,
+        at: &InstanceRef,
+        asker: BundleRequester,
+        action: BundleAction,
+    ) {
+        self.bundles_mut().add(at, asker, action);
+        self.send(Message::Notice(Notice::BundleWork(at.clone())));
+    }
+
+    /// Handles an agent's request about its own configuration.
+    pub(super) fn ask_bundle(
+        &mut self,
+        requester: Requester,
+        ask: AgentAsk,
+    ) -> Result<(), AgentRequestError> {
+        let call = call_id(&ask)?;
+        if let AgentQuestion::Bundle { ask } = ask.question {
+            let at = requester.at.clone();
+            self.bundles().check_room(&at)?;
+            let action = BundleAction::Ask { ask, call };
+            self.queue_bundle_work(&at, BundleRequester::Agent(requester), action);
+        }
+        Ok(())
+    }
+
+    /// Handles a client's request about a conversation's configuration.
+    pub(crate) fn serve_bundle(
+        &mut self,
+        token: RequestToken,
+        at: &InstanceRef,
+        call: BundleCall,
+    ) -> Result<(), ControlError> {
+        self.bundles().check_room(at).map_err(|refused| {
+            let error = ControlError::new(ErrorCode::Overloaded, refused.message);
+            error.suggest("try again later")
+        })?;
+        let action = BundleAction::Serve(call);
+        self.queue_bundle_work(at, BundleRequester::Client(token), action);
+        Ok(())
+    }
+
+    /// Drops the operations on the bundle of a conversation whose workspace was closed.
+    pub(crate) fn drop_bundle_work(&mut self, at: &InstanceRef) {
+        for token in self.bundles_mut().clear(at) {
+            self.respond_error(token, no_workspace(&at.workspace_id));
+        }
+    }
+
     /// Handles the result of a bundle operation whose workspace was closed in the meantime.
     pub(crate) fn abandon_bundle_work(&mut self, done: BundleResult) {
         let at = done.instance;
@@ -348,9 +302,7 @@ impl Cx {
             let result = done.answer;
             self.emit(CoreEffect::Respond { token, result });
         }
-        for token in self.bundles_mut().clear(&at) {
-            self.respond_error(token, no_workspace(&at.workspace_id));
-        }
+        self.drop_bundle_work(&at);
     }
 }
 

@@ -12,16 +12,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_protocol::control::Resource;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 
+use super::Workspace;
 use super::conversation::Conversation;
-use super::{Fleet, ProcessOwner, Workspace};
 use crate::LogEvent;
 use crate::bus::context::Cx;
 use crate::exchange::{ProcessId, ResourceLevel, ResourceUsage};
 use crate::limits::{
     IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
     ROOM_QUIET_MS, ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX,
-    STOPPED_FOR_ROOM_MAX, WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES,
-    WORKING_AGENT_TASKS,
+    WORKING_AGENT_DESCRIPTORS, WORKING_AGENT_MEMORY_BYTES, WORKING_AGENT_TASKS,
 };
 
 struct ResourceDemand {
@@ -113,10 +112,10 @@ struct Agents {
 
 /// An agent that was idle when checked.
 #[derive(Debug)]
-struct IdleAgent {
+pub(super) struct IdleAgent {
     since_ms: u64,
-    process: ProcessId,
-    at: InstanceRef,
+    pub(super) process: ProcessId,
+    pub(super) at: InstanceRef,
 }
 
 /// Available capacity, and the agents being stopped to increase it.
@@ -199,6 +198,16 @@ impl CapacityState {
         most(&ResourceDemand::surplus)
     }
 
+    /// Number of idle agents to stop now to keep slots free in advance.
+    pub(super) fn to_stop_ahead(&self) -> u64 {
+        STOPPED_AHEAD_MAX.min(self.surplus_ahead)
+    }
+
+    /// True if agents are being stopped to free resources.
+    pub(super) fn is_stopping_any(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// True if an agent may start at `now_ms`.
     pub(super) fn has_place(&self, now_ms: u64) -> bool {
         self.left > 0 && now_ms >= self.retry_at_ms
@@ -213,7 +222,7 @@ impl CapacityState {
 
     /// Handles the exit of an agent that was stopped to free resources. Its resources are estimated
     /// until the next measurement.
-    fn left(&mut self, process: ProcessId) {
+    pub(super) fn left(&mut self, process: ProcessId) {
         if !self.leaving.remove(&process) || self.left == u64::MAX {
             return;
         }
@@ -227,6 +236,20 @@ impl CapacityState {
 
 /// Running and idle agents.
 impl CapacityState {
+    /// Handles a measurement of the available resources. Returns the number of idle agents to stop
+    /// immediately.
+    pub(super) fn on_supply(
+        &mut self,
+        cx: &mut Cx,
+        workspaces: &BTreeMap<WorkspaceId, Workspace>,
+        supply: ResourceUsage,
+    ) -> u64 {
+        let agents = self.count(workspaces);
+        let surplus = self.measured(supply, agents);
+        self.report(cx);
+        surplus
+    }
+
     /// Counts the running agents. Agents being stopped take no more resources and are not counted.
     fn count(&self, workspaces: &BTreeMap<WorkspaceId, Workspace>) -> Agents {
         let mut agents = Agents::default();
@@ -262,13 +285,13 @@ impl CapacityState {
     }
 
     /// Handles a failed start of a process: delays the next start.
-    fn run_out(&mut self, now_ms: u64) {
+    pub(super) fn run_out(&mut self, now_ms: u64) {
         self.left = 0;
         self.retry_at_ms = now_ms.saturating_add(ROOM_RETRY_MS);
     }
 
     /// Records that an idle agent is being stopped to free its resources.
-    fn begin_stopping(&mut self, process: ProcessId) {
+    pub(super) fn begin_stopping(&mut self, process: ProcessId) {
         self.surplus_ahead = self.surplus_ahead.saturating_sub(1);
         self.leaving.insert(process);
     }
@@ -289,7 +312,7 @@ impl CapacityState {
     }
 
     /// The longest idle agent, if any.
-    fn next_longest_idle(
+    pub(super) fn next_longest_idle(
         &mut self,
         workspaces: &BTreeMap<WorkspaceId, Workspace>,
     ) -> Option<IdleAgent> {
@@ -346,76 +369,6 @@ impl IdleAgent {
                 && entry.slot().ready() == Some(self.process)
                 && entry.idle_since_ms() == self.since_ms
         })
-    }
-}
-
-impl Fleet {
-    /// Handles a measurement of the available resources.
-    pub(crate) fn on_supply(&mut self, supply: ResourceUsage) {
-        let agents = self.room.count(&self.workspaces);
-        let surplus = self.room.measured(supply, agents);
-        self.room.report(&mut self.cx);
-        if surplus > 0 {
-            self.stop_longest_idle(usize::try_from(surplus).unwrap_or(usize::MAX));
-        } else {
-            self.stop_ahead();
-        }
-        self.let_in();
-    }
-
-    /// Stops as many idle agents as one working agent replaces, unless agents are already being
-    /// stopped.
-    pub(super) fn make_place(&mut self) {
-        if self.room.leaving.is_empty() {
-            let places = WORKING_AGENT_DESCRIPTORS.div_ceil(IDLE_AGENT_DESCRIPTORS);
-            self.stop_longest_idle(usize::try_from(places).unwrap_or(1));
-        }
-    }
-
-    /// Stops a few idle agents to keep slots free in advance.
-    pub(super) fn stop_ahead(&mut self) {
-        let count = STOPPED_AHEAD_MAX.min(self.room.surplus_ahead);
-        if count > 0 {
-            self.stop_longest_idle(usize::try_from(count).unwrap_or(usize::MAX));
-        }
-    }
-
-    /// Stops idle agents, longest idle first.
-    fn stop_longest_idle(&mut self, count: usize) {
-        for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
-            let Some(IdleAgent { process, at, .. }) = self.room.next_longest_idle(&self.workspaces)
-            else {
-                return;
-            };
-            self.room.begin_stopping(process);
-            if let Some((workspace, cx)) = self.workspace_and_cx(&at.workspace_id) {
-                workspace.drain_agent(cx, &at, "its resources are needed");
-            }
-        }
-    }
-
-    /// Handles an agent's exit: its slot may be used by a waiting agent.
-    pub(crate) fn give_room(&mut self, process: ProcessId) {
-        self.room.left(process);
-        self.let_in();
-    }
-
-    /// Handles a process that could not start for lack of resources. Returns its owner.
-    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<ProcessOwner> {
-        let owner = self.cx.processes_mut().remove(process)?;
-        let workspace = self.workspaces.get_mut(owner.workspace_id());
-        if let Some(slot) = workspace.and_then(|it| it.slot_mut(&owner)) {
-            slot.not_started(how.to_owned());
-        }
-        let event = LogEvent::warn("no resources for a process; it starts later");
-        self.log(owner.log_line(event).with("how", how));
-        self.room.run_out(self.cx.now().mono_ms);
-        if let ProcessOwner::Agent(at) = &owner {
-            self.wait_to_start(at);
-        }
-        self.make_place();
-        self.start_next(process);
-        Some(owner)
     }
 }
 

@@ -28,10 +28,10 @@ use goondan_store::instance::{InstanceState, PendingReplyRecord};
 
 use super::agent_replies::pending_replies::{PendingReply, ReplyWatch};
 use super::approvals::pending::Approvals;
-use super::bundles::Overlay;
 use super::changes::RunningAgent;
 use super::inbox::Inbox;
 use super::indeterminate_calls::BufferedReports;
+use super::overlay::Overlay;
 use super::self_restart::SelfRestarts;
 use super::slot::{ProcessStage, Slot};
 use super::start_faults::StartFaults;

@@ -193,8 +193,10 @@ impl Workspace {
             Ok(accepted) => accepted,
             Err(error) => {
                 self.refuse_for(cx, instance, &reply, &error);
-                if let EventOrigin::Answer = reply {
-                    self.on_delivered(cx, instance, &event.id, false);
+                if let EventOrigin::Answer = reply
+                    && let Some(entry) = self.conversations.get_mut(&instance.instance_key)
+                {
+                    entry.on_delivered(cx, instance, &event.id, false);
                 }
                 return self.settle_accept(cx, instance, error.is_io());
             }
@@ -257,7 +259,11 @@ impl Workspace {
                 reply,
                 before,
             ),
-            EventOrigin::Answer => self.on_delivered(cx, instance, event_id, true),
+            EventOrigin::Answer => {
+                if let Some(entry) = self.conversations.get_mut(&instance.instance_key) {
+                    entry.on_delivered(cx, instance, event_id, true);
+                }
+            }
             EventOrigin::Run(of) => self.on_run_accepted(cx, of, before),
             EventOrigin::Schedule(of) => cx.send(Message::Submitted(of)),
             EventOrigin::Client { token, sent, wait } => {

@@ -84,7 +84,7 @@ impl Workspace {
 impl View<'_> {
     pub(crate) fn samples(self, work: &impl ProcessWorkload) -> Vec<Sample> {
         let mut samples = Samples::default();
-        let waiting = match self.room.short_of() {
+        let waiting = match self.starts.short_of() {
             [] => 0,
             _ => self.starts.waiting(),
         };

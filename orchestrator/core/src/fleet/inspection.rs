@@ -138,6 +138,6 @@ impl<'a> View<'a> {
 
     /// True if any resource for processes is short.
     pub(crate) fn is_short_of_anything(self) -> bool {
-        !self.room.short_of().is_empty()
+        !self.starts.short_of().is_empty()
     }
 }

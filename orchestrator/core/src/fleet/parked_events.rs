@@ -262,7 +262,9 @@ impl Workspace {
         for waiter in self.take_waiters(at, event_id) {
             self.fail_waiter(cx, at, event_id, waiter, &error, QuestionStatus::Lost);
         }
-        self.end_questions(cx, at);
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            entry.end_questions(cx, at);
+        }
         self.advance(cx, at);
         self.forget_if_done(cx, &at.instance_key);
         true

@@ -371,7 +371,7 @@ impl Fleet {
         how: &str,
     ) -> Option<(ProcessOwner, bool)> {
         let owner = self.cx.processes_mut().remove(process)?;
-        self.start_next(process);
+        self.starts().start_next(process);
         let workspace = self.workspace_and_cx(owner.workspace_id());
         let is_crash = workspace.is_some_and(|(it, cx)| it.on_exited(cx, &owner, process, how));
         Some((owner, is_crash))
@@ -388,7 +388,7 @@ impl Fleet {
             return;
         };
         match workspace.on_hello(cx, process, owner, hello) {
-            Ok(()) => self.start_next(process),
+            Ok(()) => self.starts().start_next(process),
             Err(problem) => workspace.on_broken(cx, process, &problem),
         }
     }

@@ -181,6 +181,8 @@ impl Workspace {
         if event.outcome_unknown {
             self.on_unknown_call(cx, at, process, event);
         }
-        self.on_step_over(cx, at, process, kind);
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            entry.on_step_over(cx, process, kind);
+        }
     }
 }

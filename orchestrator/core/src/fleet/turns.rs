@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::JsonObject;
+use goondan_config::ProjectConfig;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, TurnId};
 use goondan_protocol::ipc::{ToAgent, TurnAppend, TurnCommitted, TurnComplete, TurnStart};
@@ -44,6 +45,69 @@ fn word_of(outcome: &TurnOutcome) -> &'static str {
         TurnOutcome::Completed { .. } => "completed",
         TurnOutcome::Failed { code, .. } if code == CANCELLED => "cancelled",
         TurnOutcome::Failed { .. } => "failed",
+    }
+}
+
+impl Conversation {
+    /// Begins the turn of the next event: after the turn in progress, if that is being committed.
+    pub(super) fn begin_next_turn(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        process: ProcessId,
+        bundle: Option<&ProjectConfig>,
+    ) {
+        let turn_id = TurnId::from(cx.uuid());
+        let new_trace = TraceId::from_uuid(cx.uuid());
+        let config_digest = bundle.map(|bundle| bundle.digest.clone());
+        let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
+        let Some(event) = self.next_event() else {
+            return;
+        };
+        let trace = TraceContext {
+            trace_id: event.trace_id.unwrap_or(new_trace),
+            // Another attempt continues the open turn and its span.
+            span_id: SpanId::of_turn(&turn_id),
+            parent_span_id: event.parent_span_id,
+        };
+        let event_id = event.id.clone();
+        let context = TurnContext {
+            event_id: event_id.clone(),
+            trace,
+            config_digest: config_digest.clone(),
+        };
+        if let Err(wrong) = self.begin_turn(context.clone()) {
+            return self.log_mistake(cx, at, wrong);
+        }
+        let begin = BeginTurn {
+            instance: at.clone(),
+            turn_id,
+            event_id,
+            config_digest,
+            observation,
+            at: cx.now().wall,
+        };
+        let beginning = Beginning {
+            instance: at.clone(),
+            process,
+            context,
+        };
+        cx.store(begin, beginning);
+    }
+
+    /// Counts a reply of the turn in progress toward the turn's append limit.
+    pub(crate) fn note_reply(
+        &mut self,
+        cx: &mut Cx,
+        at: &InstanceRef,
+        turn_id: &TurnId,
+        event: &RawValue,
+    ) {
+        let turn = self.turn_mut();
+        if let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) {
+            turn.used.append(event.get().len());
+        }
+        log_llm(cx, at, turn_id, event);
     }
 }
 
@@ -115,12 +179,12 @@ impl Workspace {
         }
         self.end_approvals(cx, at, &format!("the turn is {status}"));
         self.answer_waiters(cx, at, event_id, outcome);
-        self.end_questions(cx, at);
-        self.note_turn(cx, at, outcome);
-        if let Some(reason) = restart
-            && let Some(entry) = self.conversations.get_mut(&at.instance_key)
-        {
-            entry.restart_as_wished(cx, at, &reason);
+        if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
+            entry.end_questions(cx, at);
+            entry.note_turn(cx, at, outcome);
+            if let Some(reason) = restart {
+                entry.restart_as_wished(cx, at, &reason);
+            }
         }
         Some(began_under)
     }
@@ -225,70 +289,6 @@ impl Workspace {
             Fault::Store(error) => self.on_store_failure(cx, at, Some(process), &error),
             Fault::TurnTooLarge { last_seq } => self.fail_turn(cx, at, process, last_seq),
         }
-    }
-
-    /// Begins the turn of the next event: after the turn in progress, if that is being committed.
-    pub(super) fn begin_turn(&mut self, cx: &mut Cx, at: &InstanceRef, process: ProcessId) {
-        let turn_id = TurnId::from(cx.uuid());
-        let new_trace = TraceId::from_uuid(cx.uuid());
-        let wall = cx.now().wall;
-        let bundle = self.bundle.as_ref();
-        let config_digest = bundle.map(|bundle| bundle.digest.clone());
-        let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
-        let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
-            return;
-        };
-        let Some(event) = entry.next_event() else {
-            return;
-        };
-        let trace = TraceContext {
-            trace_id: event.trace_id.unwrap_or(new_trace),
-            // Another attempt continues the open turn and its span.
-            span_id: SpanId::of_turn(&turn_id),
-            parent_span_id: event.parent_span_id,
-        };
-        let event_id = event.id.clone();
-        let context = TurnContext {
-            event_id: event_id.clone(),
-            trace,
-            config_digest: config_digest.clone(),
-        };
-        if let Err(wrong) = entry.begin_turn(context.clone()) {
-            return entry.log_mistake(cx, at, wrong);
-        }
-        let instance = at.clone();
-        let begin = BeginTurn {
-            instance: instance.clone(),
-            turn_id,
-            event_id,
-            config_digest,
-            observation,
-            at: wall,
-        };
-        cx.store(
-            begin,
-            Beginning {
-                instance,
-                process,
-                context,
-            },
-        );
-    }
-
-    /// Counts a reply of the turn in progress toward the turn's append limit.
-    pub(crate) fn note_reply(
-        &mut self,
-        cx: &mut Cx,
-        at: &InstanceRef,
-        turn_id: &TurnId,
-        event: &RawValue,
-    ) {
-        let entry = self.conversations.get_mut(&at.instance_key);
-        let turn = entry.and_then(Conversation::turn_mut);
-        if let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) {
-            turn.used.append(event.get().len());
-        }
-        log_llm(cx, at, turn_id, event);
     }
 
     /// Handles an append to the conversation by an agent's process.

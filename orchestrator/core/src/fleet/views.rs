@@ -19,13 +19,12 @@ use goondan_protocol::sandbox::{Level, Right};
 use goondan_protocol::version::Version;
 
 use super::availability::Availability;
-use super::capacity::CapacityState;
 use super::connectors::Connector;
 use super::conversation::Conversation;
 use super::models::Model;
 use super::runs::TaskProcess;
 use super::slot::LiveProcess;
-use super::starts::StartQueue;
+use super::starts::AgentStarts;
 use super::{ProcessOwner, Workspace, health};
 use crate::bus::context::Cx;
 use crate::exchange::oauth_calls::Tokens;
@@ -52,8 +51,7 @@ pub(crate) trait ProcessWorkload {
 pub(crate) struct View<'a> {
     pub(super) workspaces: &'a BTreeMap<WorkspaceId, Workspace>,
     pub(super) cx: &'a Cx,
-    pub(super) room: &'a CapacityState,
-    pub(super) starts: &'a StartQueue,
+    pub(super) starts: &'a AgentStarts,
 }
 
 impl<'a> View<'a> {
@@ -67,6 +65,11 @@ impl<'a> View<'a> {
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => return None,
         };
         (!tokens.is_empty()).then_some((owner.workspace_id(), tokens))
+    }
+
+    /// Number of agents that wait to be started.
+    pub(crate) fn waiting_starts(self) -> usize {
+        self.starts.waiting()
     }
 
     /// One workspace.
@@ -96,12 +99,12 @@ impl<'a> View<'a> {
             // Set by the shell.
             dropped_log_lines: 0,
             log_lines_dropped_at: None,
-            open_files: self.room.descriptors().map(|share| OpenFiles {
+            open_files: self.starts.descriptors().map(|share| OpenFiles {
                 open: share.used,
                 limit: share.limit,
             }),
-            short_of: self.room.short_of().to_vec(),
-            waiting_for_room: match self.room.short_of() {
+            short_of: self.starts.short_of().to_vec(),
+            waiting_for_room: match self.starts.short_of() {
                 [] => 0,
                 _ => self.starts.waiting(),
             },

@@ -382,7 +382,7 @@ impl Workspace {
         self.drain(cx, None, "the workspace is stopped");
     }
 
-    /// Sends an event of it to the log, the audit log and the watchers. The log line is part of
+    /// Sends one of its events to the log, the audit log and the watchers. The log line is part of
     /// `trace`.
     pub(crate) fn announce(&self, cx: &mut Cx, event: LifecycleEvent, trace: Option<TraceContext>) {
         self.announce_with(cx, event, trace, JsonObject::new());

@@ -6,7 +6,7 @@ use super::super::turn::{ActiveTurn, TurnContext};
 use crate::ProcessId;
 
 /// Stage of a conversation. It decides the next step, in
-/// [`advance`](super::super::Fleet::advance).
+/// [`next_step`](super::super::Workspace::next_step).
 ///
 /// The first stage whose condition holds is the conversation's stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
