@@ -84,11 +84,11 @@ impl MergeQueue {
             return;
         };
         let proposal = entry.proposal.clone();
-        let told = outcome.clone();
+        let reported = outcome.clone();
         self.record(Record::Left { task, outcome });
         self.act(Action::Report {
             proposal,
-            outcome: told,
+            outcome: reported,
         });
     }
 

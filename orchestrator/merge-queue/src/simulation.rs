@@ -49,7 +49,7 @@ struct World {
     proofs: BTreeSet<(u64, Revision, Revision)>,
     /// Files of attempts, which a kill does not remove.
     work: BTreeMap<u64, (Revision, Files)>,
-    told: BTreeMap<TaskId, Outcome>,
+    reported: BTreeMap<TaskId, Outcome>,
     records: Vec<Record>,
     queue: MergeQueue,
     batch_max: usize,
@@ -76,7 +76,7 @@ impl World {
             changes: BTreeMap::new(),
             proofs: BTreeSet::new(),
             work: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             records: Vec::new(),
             queue: MergeQueue::default().with_batches_of(batch_max),
             batch_max,
@@ -193,7 +193,7 @@ impl World {
     }
 
     fn report(&mut self, task: &TaskId, outcome: &Outcome) {
-        let before = self.told.insert(task.clone(), outcome.clone());
+        let before = self.reported.insert(task.clone(), outcome.clone());
         assert!(before.is_none_or(|before| before == *outcome), "{task}");
     }
 
@@ -355,9 +355,9 @@ impl World {
             self.event(Event::Release { task });
         }
         assert!(self.queue.is_idle(), "{:?}", self.queue);
-        let told: BTreeSet<&TaskId> = self.told.keys().collect();
+        let reported: BTreeSet<&TaskId> = self.reported.keys().collect();
         let entered: BTreeSet<&TaskId> = self.changes.keys().collect();
-        assert_eq!(told, entered, "no proposal is lost");
+        assert_eq!(reported, entered, "no proposal is lost");
         let mut landed: Vec<&TaskId> = Vec::new();
         let mut before: Option<&Revision> = None;
         for change in &self.landings {
@@ -371,7 +371,7 @@ impl World {
         let once: BTreeSet<&TaskId> = landed.iter().copied().collect();
         assert_eq!(once.len(), landed.len(), "landed more than once");
         let reported = self
-            .told
+            .reported
             .iter()
             .filter(|(_, outcome)| matches!(outcome, Outcome::Landed { .. }));
         let reported: BTreeSet<&TaskId> = reported.map(|(task, _)| task).collect();

@@ -6,7 +6,7 @@
 //!
 //! `work/` is changed in place, because it also holds files that are not part of a proposal. The new
 //! baseline and record then replace the old ones. A record that waits under its own name is the
-//! intent: whoever opens the sandbox next finishes the replacement.
+//! intent: the next caller that opens the sandbox finishes the replacement.
 
 use std::collections::BTreeSet;
 use std::path::Path;

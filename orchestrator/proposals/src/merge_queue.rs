@@ -83,7 +83,7 @@ fn attempt_sandbox(attempt: u64) -> Result<SandboxRef, ProposalError> {
 }
 
 /// The conflicts, as the agent of the task receives them.
-fn told(conflicts: &[Conflict]) -> String {
+fn in_words(conflicts: &[Conflict]) -> String {
     let lines = conflicts.iter().take(REFUSALS_TOLD_MAX);
     let lines = lines.map(|found| format!("{}: {}", found.path, contradiction(&found.reason)));
     let mut lines: Vec<String> = lines.collect();
@@ -281,7 +281,7 @@ impl Sandboxes<'_> {
             let merged = match outcome {
                 MergeOutcome::Merged(merged) => merged,
                 MergeOutcome::Conflicts(found) => {
-                    return Ok(Err((queued.task.clone(), told(&found))));
+                    return Ok(Err((queued.task.clone(), in_words(&found))));
                 }
             };
             let next = format!("{STACKED}{number}");

@@ -138,7 +138,7 @@ pub(super) async fn run(command: QueueCommand, context: &Context) -> Result<(), 
             let (mut client, workspace) = context.open().await?;
             let workspace_id = workspace.workspace_id;
             let view = client.query(ListQueue { workspace_id }).await?;
-            return tell(&view, context);
+            return print_view(&view, context);
         }
         QueueCommand::Add(QueueAddArgs { at, priority }) => {
             (at.task, QueueChange::Enter { priority })
@@ -158,10 +158,10 @@ pub(super) async fn run(command: QueueCommand, context: &Context) -> Result<(), 
         change,
     };
     let view = client.change(change).await?;
-    tell(&view, context)
+    print_view(&view, context)
 }
 
-fn tell(view: &QueueView, context: &Context) -> Result<(), Failure> {
+fn print_view(view: &QueueView, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::TASK_QUEUE, view)?;
     if view.entries.is_empty() {

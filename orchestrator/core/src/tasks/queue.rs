@@ -198,7 +198,7 @@ impl Tasks {
         self.post(fleet, id, QueueStep::Record(records), then);
     }
 
-    /// Tells clients that watch that a task now waits for the queue, or for a person.
+    /// Notifies watching clients that a task now waits for the queue, or for a person.
     fn announce_queued(&self, fleet: &mut Fleet, at: &TaskRef) {
         let Ok(detail) = self.detail_of(fleet, at) else {
             return;

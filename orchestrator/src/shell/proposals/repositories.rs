@@ -541,7 +541,7 @@ async fn tip(place: &BranchPlace<'_>) -> Result<Option<String>, RepositoryFailur
     Ok(found.map(|(_, id)| id))
 }
 
-/// Moves a branch. Whoever else moves it at the same time, one of the two fails.
+/// Moves a branch. If another program moves it at the same time, one of the two fails.
 async fn advance(place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, RepositoryFailure> {
     let BranchPlace {
         address,
