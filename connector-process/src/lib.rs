@@ -79,6 +79,7 @@ mod process;
 mod program;
 mod relay;
 mod sentence;
+mod server_time;
 mod service;
 mod service_api;
 mod session;
