@@ -46,9 +46,14 @@ pub(crate) use fault::{ProcessError, ProcessExit};
 
 /// Handles signals, so that the process keeps running when a terminal's Ctrl-C or a service manager
 /// signals the whole group; the orchestrator decides when its children stop. Unlike an ignored
-/// signal, a handler is not inherited by the commands that tools run.
+/// signal, a handler is not inherited by the commands that tools run. A file that exceeds a limit
+/// of the system fails its write, instead of killing the process.
 pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::from_raw(nix::libc::SIGXFSZ),
+    ] {
         drop(signal(kind).map_err(ProcessError::Setup)?);
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! and the code that runs them. Tool output goes to the model as text. A failing tool produces an
 //! error result and never ends the turn.
 
+mod agent;
 mod agents;
 mod answers;
 mod approval;
@@ -58,7 +59,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::approval::Approve;
-use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract, EVENT_TOOL};
+use goondan_protocol::base_package::{self, AGENT_TOOL, BASE_PACKAGE, BaseContract, EVENT_TOOL};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
@@ -598,6 +599,7 @@ fn exports_of(
         }
     };
     let exports = match (package.as_str(), builtin.as_str()) {
+        (BASE_PACKAGE, AGENT_TOOL) => agent::exports(definition)?,
         (BASE_PACKAGE, "agents") => agents::exports(),
         (BASE_PACKAGE, "bash") => bash::exports(),
         (BASE_PACKAGE, EVENT_TOOL) => event::exports(),

@@ -79,6 +79,7 @@ mod program;
 mod relay;
 mod sandboxed_program;
 mod sentence;
+mod server_time;
 mod service;
 mod service_api;
 mod session;

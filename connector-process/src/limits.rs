@@ -528,6 +528,12 @@ pub const MCP_ROUNDS_MAX: usize = 10;
 /// Pause before such a call is repeated if the server asks nothing, in milliseconds.
 pub const MCP_ROUND_PAUSE_MS: u64 = 1_000;
 
+/// Maximum length of one message of an MCP server over HTTP, in bytes.
+pub const MCP_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of an error of an MCP server over HTTP that are read.
+pub const MCP_ERROR_BYTES_MAX: usize = 65_536;
+
 /// Tools of one MCP server that are listed; further ones are omitted. Agents get a smaller number.
 pub const MCP_TOOLS_MAX: usize = 2_048;
 

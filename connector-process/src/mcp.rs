@@ -37,7 +37,9 @@ mod client;
 mod content;
 mod error_texts;
 mod http_client;
+mod http_exchange;
 mod initialize_result;
+mod json_rpc;
 mod older_transport;
 mod package_runner;
 mod questions;
@@ -46,7 +48,6 @@ mod resource_tools;
 mod rounds;
 mod session;
 mod stderr_tail;
-mod stdout_line;
 
 use actions::{Actions, RunningServer};
 use client::McpClientHandler;

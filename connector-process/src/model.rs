@@ -2,6 +2,7 @@
 //!
 //! * `question`, `message`: from a conversation to a provider-neutral request.
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
+//! * `thought_tags`, `text_calls`: thoughts and tool calls within the text of a reply.
 //! * `tool_calls`: tool calls from the fragments that servers send.
 //! * `argument_types`: arguments of calls in the types of their tools.
 //! * `anthropic`, `openai`, `responses`, `google`: requests and replies in their protocols.
@@ -56,6 +57,8 @@ mod service_account;
 mod sigv4;
 #[cfg(test)]
 mod stream_quirks;
+mod text_calls;
+mod thought_tags;
 mod thoughts;
 mod tool_calls;
 mod tool_schema;
@@ -118,7 +121,7 @@ fn exchange_of(
         }
         (HostedProvider::OpenAi, OpenAiApi::Chat) => {
             let body = openai::request(model, question);
-            (body, Box::<openai::OpenAiReader>::default())
+            (body, Box::new(openai::OpenAiReader::new(model)))
         }
         (HostedProvider::OpenAi, OpenAiApi::Responses) => {
             let body = responses::request(model, question);

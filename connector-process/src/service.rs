@@ -17,6 +17,7 @@ use crate::content_encoding::{BodyDecoder, ContentEncoding};
 use crate::http::ForbiddenAddress;
 use crate::limits::{SERVICE_ANSWER_BYTES_MAX, SERVICE_TIMEOUT_MS};
 use crate::payload::is_allowed;
+use crate::server_time::time_of_answer;
 
 /// Longest text of a service that an error repeats, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
@@ -41,7 +42,7 @@ impl HttpAnswer {
         let after = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let Ok(seconds) = after.parse::<f64>() else {
             let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
-            let ms = at.as_millisecond() - jiff::Timestamp::now().as_millisecond();
+            let ms = at.as_millisecond() - time_of_answer(&self.headers).as_millisecond();
             return u64::try_from(ms).ok();
         };
         let after = Duration::try_from_secs_f64(seconds).ok()?;

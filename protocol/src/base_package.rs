@@ -34,8 +34,15 @@ impl BaseContract {
 /// The built-in tool that reads what a service sent with an event.
 pub const EVENT_TOOL: &str = "event";
 
+/// The built-in tool that asks one other agent.
+pub const AGENT_TOOL: &str = "agent";
+
+/// Its only export.
+pub const AGENT_TOOL_EXPORT: &str = "ask";
+
 /// Built-in tools that use no connection, each with its exports in the order shown to models.
 const OWN_TOOLS: &[(&str, &[&str])] = &[
+    (AGENT_TOOL, &[AGENT_TOOL_EXPORT]),
     ("agents", &["request", "send", "spawn", "list", "catalog"]),
     ("bash", &["exec"]),
     (EVENT_TOOL, &["read", "list"]),

@@ -9,12 +9,13 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::JsonObject;
-use crate::base_package;
+use crate::base_package::{self, AGENT_TOOL};
 use crate::extension_settings::bounds::{
     COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
     MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };
 use crate::field::{Field, FieldDefault};
+use crate::limits::{DEFAULT_REQUEST_TIMEOUT_MS, MAX_REQUEST_TIMEOUT_MS};
 use crate::service::service_of;
 
 /// Longest text value of a setting, in bytes.
@@ -43,6 +44,8 @@ pub enum SettingFormat {
     Number(u64, u64),
     /// `true` or `false`.
     Truth,
+    /// A JSON Schema of an object.
+    Schema,
 }
 
 impl SettingsSpec {
@@ -90,6 +93,43 @@ static OF_FILE_SYSTEM: SettingsSpec = SettingsSpec::of(&[Setting::optional(
      open. Paths are relative to the project or the work directory.",
 )]);
 
+/// Settings of the tool `agent`.
+pub mod agent_tool {
+    /// The other agent.
+    pub const AGENT: &str = "agent";
+    /// Description for the model.
+    pub const DESCRIPTION: &str = "description";
+    /// Schema of the arguments.
+    pub const PARAMETERS: &str = "parameters";
+    /// Longest wait for the reply.
+    pub const TIMEOUT_MS: &str = "timeoutMs";
+}
+
+static OF_AGENT_TOOL: SettingsSpec = SettingsSpec::of(&[
+    Setting::required(
+        agent_tool::AGENT,
+        SettingFormat::Text,
+        "The agent that the tool asks, as `name` or `Agent/name`.",
+    ),
+    Setting::optional(
+        agent_tool::DESCRIPTION,
+        SettingFormat::Text,
+        "Description for the model. Default: that of the agent.",
+    ),
+    Setting::optional(
+        agent_tool::PARAMETERS,
+        SettingFormat::Schema,
+        "JSON Schema of the arguments, which the agent gets as JSON. Default: one text, `input`, which \
+         it gets unchanged.",
+    ),
+    Setting::optional(
+        agent_tool::TIMEOUT_MS,
+        SettingFormat::Number(1, MAX_REQUEST_TIMEOUT_MS),
+        "Longest wait for the reply, in milliseconds. After it, the reply arrives as a message.",
+    )
+    .or(FieldDefault::Number(DEFAULT_REQUEST_TIMEOUT_MS)),
+]);
+
 static OF_OTHER_TOOLS: SettingsSpec = SettingsSpec::NONE;
 
 /// Settings of the built-in tool `name`; `None` if no such tool exists.
@@ -98,8 +138,10 @@ pub fn of_tool(name: &str) -> Option<&'static SettingsSpec> {
     if service_of(name).is_some() {
         return Some(&OF_OUTGOING_TOOLS);
     }
-    if name == FILE_SYSTEM {
-        return Some(&OF_FILE_SYSTEM);
+    match name {
+        FILE_SYSTEM => return Some(&OF_FILE_SYSTEM),
+        AGENT_TOOL => return Some(&OF_AGENT_TOOL),
+        _ => {}
     }
     let is_there = base_package::tool_names().any(|tool| tool == name);
     is_there.then_some(&OF_OTHER_TOOLS)
@@ -409,6 +451,13 @@ fn check_value(setting: &Setting, value: &Value, problems: &mut Vec<Problem>) {
         (SettingFormat::Number(..), _) => problems.push(wrong_type(None, "a whole number")),
         (SettingFormat::Truth, Value::Bool(_)) => {}
         (SettingFormat::Truth, _) => problems.push(wrong_type(None, "`true` or `false`")),
+        (SettingFormat::Schema, Value::Object(schema)) => {
+            if schema.get("type").and_then(Value::as_str) != Some("object") {
+                let expected = "a JSON Schema with `type: object`".to_owned();
+                problems.push(wrong_value(None, expected));
+            }
+        }
+        (SettingFormat::Schema, _) => problems.push(wrong_type(None, "a JSON Schema")),
     }
 }
 
@@ -435,6 +484,25 @@ mod tests {
         let described: Vec<&str> = OF_EXTENSIONS.iter().map(|(name, _)| *name).collect();
         assert_eq!(described, EXTENSIONS);
         assert!(of_tool("bsh").is_none() && of_extension("bash").is_none());
+    }
+
+    #[test]
+    fn ipc_2_settings_of_an_agent_as_a_tool_are_checked() {
+        let agent = of_tool("agent").unwrap();
+        let schema = json!({"type": "object", "properties": {"topic": {"type": "string"}}});
+        let given = json!({"agent": "lawyer", "parameters": schema, "timeoutMs": 5});
+        assert!(said(agent, &given).is_empty());
+        let given = json!({"parameters": {"type": "string"}, "timeoutMs": 0});
+        assert_eq!(
+            said(agent, &given),
+            [
+                "`parameters` must be a JSON Schema with `type: object`",
+                "`timeoutMs` must be a whole number from 1 to 600000",
+                "missing setting `agent`",
+            ]
+        );
+        let given = json!({"agent": "lawyer", "parameters": "text"});
+        assert_eq!(said(agent, &given), ["`parameters` must be a JSON Schema"]);
     }
 
     #[test]

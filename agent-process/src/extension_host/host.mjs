@@ -1,12 +1,29 @@
 // The host of an agent's extensions that are modules of the project, for bun, deno and node.
 // It implements the protocol of extension hosts (docs/extensions.md) and is passed to the runtime as an argument.
 import { AsyncLocalStorage } from "node:async_hooks";
+import { Buffer } from "node:buffer";
+import { createReadStream, writeSync } from "node:fs";
+import { Socket } from "node:net";
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 
-const write = process.stdout.write.bind(process.stdout);
+// Calls and answers have their own descriptors, because programs that a module starts inherit standard input and output.
+const channel = process.env.GOONDAN_HOST_CHANNEL?.split(" ").map(Number);
+delete process.env.GOONDAN_HOST_CHANNEL;
+const openInput = () => {
+  if (channel === undefined) return process.stdin;
+  // Node reads a pipe as a socket without a thread.
+  return process.versions.bun === undefined
+    ? new Socket({ fd: channel[0], writable: false })
+    : createReadStream(null, { fd: channel[0] });
+};
+const writeToChannel = (text) => {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) at += writeSync(channel[1], bytes, at);
+};
+const write = channel === undefined ? process.stdout.write.bind(process.stdout) : writeToChannel;
 const send = (message) => write(JSON.stringify(message) + "\n");
 const working = new AsyncLocalStorage();
 
@@ -19,7 +36,7 @@ const logger = {
   error: (...parts) => log("error", ...parts),
 };
 Object.assign(logger, { log: logger.info, trace: logger.debug });
-// Standard output carries the protocol, so output of modules is logged instead.
+// Standard output can carry the protocol, so output of modules is logged instead.
 Object.assign(console, logger);
 process.stdout.write = (text) => {
   const lines = String(text).replace(/\n$/, "");
@@ -580,7 +597,7 @@ const take = {
 
 process.on("unhandledRejection", (reason) => log("error", "unhandled rejection:", reason));
 
-createInterface({ input: process.stdin, crlfDelay: Infinity })
+createInterface({ input: openInput(), crlfDelay: Infinity })
   .on("line", (line) => {
     const message = JSON.parse(line);
     take[message.type]?.(message);

@@ -106,6 +106,8 @@ impl Runtimes {
                 name,
                 command,
                 limits,
+                // The host of Python moves its streams itself. Deno cannot open other descriptors.
+                has_own_channel: matches!(runtime, Runtime::Bun | Runtime::Node),
             });
         }
         if kind == ModuleKind::Executable && access(path, AccessFlags::X_OK).is_ok() {
@@ -113,6 +115,7 @@ impl Runtimes {
                 name: entry.display().to_string(),
                 command: vec![path.into()],
                 limits,
+                has_own_channel: false,
             });
         }
         Err(no_runtime(entry, NoRuntime { kind, node }))

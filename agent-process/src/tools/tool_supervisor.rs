@@ -1,6 +1,6 @@
 //! The process that wraps a tool's program, so that no process of the tool outlives its purpose.
 //!
-//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary with one of four
+//! `agent → supervisor → bash → …`. The supervisor is this crate's own binary with one of five
 //! arguments:
 //!
 //! | argument | supervised program | standard input of the supervisor |
@@ -8,6 +8,7 @@
 //! | [`COMMAND`] | one bash command | a pipe without data |
 //! | [`SESSION`] | one shell that runs command after command (`session`) | a socket: commands in, exit codes out |
 //! | [`PROGRAM`] | a program within limits (`program`) | a pipe that feeds the program's standard input |
+//! | [`HOST`] | the same, with a channel of its own instead of its standard streams | a pipe that feeds the channel |
 //! | [`TASK`] | the program that works for a task (`task`) | a socket: orders in, reports out |
 //!
 //! It adopts every orphan of the process tree beneath it and ends the entire tree when
@@ -48,6 +49,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(super) use limits::in_words;
 
 use super::orphan_reaper;
+use program::ProgramChannel;
 use termination::{code_at_end, end_group};
 
 /// The argument before a bash command.
@@ -56,6 +58,9 @@ pub const COMMAND: &str = "--enclose";
 pub const SESSION: &str = "--enclose-session";
 /// The argument before encoded limits, a program and its arguments.
 pub const PROGRAM: &str = "--enclose-program";
+/// The same for a program that speaks with the agent over its own channel, so that programs which it
+/// starts cannot write into the protocol or read from it.
+pub const HOST: &str = "--enclose-host";
 
 /// The argument that makes the binary supervise the program of a task.
 pub const TASK: &str = "--enclose-task";
@@ -82,7 +87,7 @@ enum SupervisedProgram {
     Session,
     Task,
     /// A program with its arguments; the limits apply to each of its processes.
-    Program(ProcessLimits, Vec<OsString>),
+    Program(ProcessLimits, Vec<OsString>, ProgramChannel),
 }
 
 impl Supervision {
@@ -103,9 +108,14 @@ impl SupervisedProgram {
             [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
             [flag] if flag == SESSION => Some(Self::Session),
             [flag] if flag == TASK => Some(Self::Task),
-            [flag, words @ ..] if flag == PROGRAM => {
+            [flag, words @ ..] => {
+                let channel = match flag.to_str()? {
+                    PROGRAM => ProgramChannel::StandardStreams,
+                    HOST => ProgramChannel::Own,
+                    _ => return None,
+                };
                 let (limits, program) = limits::out_of_words(words)?;
-                (!program.is_empty()).then(|| Self::Program(limits, program.to_vec()))
+                (!program.is_empty()).then(|| Self::Program(limits, program.to_vec(), channel))
             }
             _ => None,
         }
@@ -138,9 +148,9 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
             SupervisedProgram::Command(command) => supervise(command).await,
             SupervisedProgram::Session => session::supervise().await,
             SupervisedProgram::Task => task::supervise().await,
-            SupervisedProgram::Program(limits, program) => {
+            SupervisedProgram::Program(limits, program, channel) => {
                 limits::apply(limits)?;
-                program::supervise(program).await
+                program::supervise(program, *channel).await
             }
         }
     });
@@ -149,7 +159,9 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
         let what = match supervised {
             SupervisedProgram::Command(_) | SupervisedProgram::Session => "bash".into(),
             SupervisedProgram::Task => "the program of a task".into(),
-            SupervisedProgram::Program(_, program) => program.first().cloned().unwrap_or_default(),
+            SupervisedProgram::Program(_, program, _) => {
+                program.first().cloned().unwrap_or_default()
+            }
         };
         let what = what.display();
         tell(&format!("goondan: cannot run {what}: {error}\n"));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use goondan_agent_process::model::scripted::ScriptedModel;
 use goondan_agent_process::model::{ModelReply, ModelRequest};
-use goondan_protocol::base_package::{tool_names, tools};
+use goondan_protocol::base_package::{AGENT_TOOL, tool_names, tools};
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Message, MessageContent, ToolCall, ToolResult};
@@ -219,7 +219,16 @@ fn a_reply_cannot_grow_without_limit() {
 #[test]
 fn the_page_about_tools_names_all_there_is() {
     let page = page("tools.md");
-    let toolbox = toolbox_of(&TestProject::new(), tool_names().map(tool).collect());
+    let tools_of = |name: &str| {
+        let mut definition = tool(name);
+        if name == AGENT_TOOL {
+            definition
+                .config
+                .insert("agent".to_owned(), "helper".into());
+        }
+        definition
+    };
+    let toolbox = toolbox_of(&TestProject::new(), tool_names().map(tools_of).collect());
     let mut described: Vec<(&str, Vec<&str>)> = Vec::new();
     let catalog = toolbox.catalog();
     for entry in catalog.iter() {

@@ -14,7 +14,7 @@ use crate::support::{
 
 /// A module whose handlers do what tests need.
 const LAB: &str = r#"
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 let count = 0;
 const signals = [];
@@ -33,6 +33,11 @@ export const handlers = {
     process.stdout.write('{"type":"result","id":1,"output":"stdout"}\n');
     return "the real one";
   },
+  children: () => {
+    const fake = '{"type":"result","id":1,"output":"a child"}';
+    const { status } = spawnSync("sh", ["-c", `printf half; cat; echo '${fake}'; printf half`], { stdio: "inherit" });
+    return `status ${status}`;
+  },
   patient: ({ signal }) =>
     new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   stubborn: ({ workDir }) => {
@@ -48,7 +53,7 @@ export const handlers = {
 };
 "#;
 
-const EXPORTS: [&str; 13] = [
+const EXPORTS: [&str; 14] = [
     "count",
     "echo",
     "nothing",
@@ -58,6 +63,7 @@ const EXPORTS: [&str; 13] = [
     "code",
     "crash",
     "imitate",
+    "children",
     "patient",
     "stubborn",
     "meet",
@@ -267,6 +273,18 @@ async fn abandoned_call_is_canceled_and_its_host_replaced() {
     }
     assert_eq!(text(run(&lab, "count").await), "1", "a new host");
     assert!(!is_alive(site.pid_in("pid")));
+}
+
+#[tokio::test]
+async fn prov_1_programs_of_a_javascript_module_cannot_disturb_its_calls() {
+    let site = TestProject::new();
+    let Some(lab) = lab(&site, 60_000) else {
+        return;
+    };
+    for _ in 0..2 {
+        assert_eq!(text(run(&lab, "children").await), "status 0");
+        assert_eq!(text(run(&lab, "echo").await), r#"{"n":7}"#);
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Actions of agents on GitHub, through its REST API.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{GITHUB, GitHub as Action, PullRequest, ServiceSpec};
@@ -14,6 +13,7 @@ use super::repositories::Repositories;
 use crate::look_back::{Evidence, earliest_ms, key_of};
 use crate::own_mark::marked;
 use crate::payload::text;
+use crate::server_time::time_of_answer;
 use crate::service::{FailureContext, HttpAnswer, other_place};
 use crate::service_api::ServiceApi;
 
@@ -189,10 +189,9 @@ impl Api {
                 .header("content-type", "application/json")
                 .body(body.to_string());
         }
-        let now_s = SystemTime::UNIX_EPOCH
-            .elapsed()
-            .map_or(0, |now| now.as_secs());
-        read(&failed.answer_to(request).await?, failed, now_s)
+        let answered = failed.answer_to(request).await?;
+        let now_s = time_of_answer(&answered.headers).as_second();
+        read(&answered, failed, u64::try_from(now_s).unwrap_or(0))
     }
 }
 

@@ -1,8 +1,6 @@
 //! Answers of GitLab's API as agents get them: short, and without fields that only programs need.
 //! Pure.
 
-use std::time::SystemTime;
-
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use serde_json::{Value, json};
@@ -10,6 +8,7 @@ use serde_json::{Value, json};
 use crate::limits::{EVENT_TEXT_CHARS_MAX, GITLAB_DIFF_CHARS_MAX};
 use crate::payload::{items, text};
 use crate::sentence::texts::shortened;
+use crate::server_time::time_of_answer;
 use crate::service::{FailureContext, HttpAnswer};
 
 const NEXT_PAGE: &str = "x-next-page";
@@ -131,8 +130,8 @@ pub(super) fn checked(
     if (200..300).contains(&answered.status) {
         return Ok(answered);
     }
-    let now = SystemTime::UNIX_EPOCH.elapsed();
-    Err(error(&answered, failed, now.map_or(0, |now| now.as_secs())))
+    let now_s = time_of_answer(&answered.headers).as_second();
+    Err(error(&answered, failed, u64::try_from(now_s).unwrap_or(0)))
 }
 
 fn error(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> CallError {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::{HeaderName, HeaderValue};
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
 use goondan_protocol::JsonObject;
 use goondan_protocol::lone_surrogates::without_lone_surrogates;
 use rmcp::model::{
@@ -24,10 +23,9 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::Value;
 use sse_stream::Sse;
 
+use super::http_exchange::{self, EventStream, HttpError, RequestHeaders};
 use super::initialize_result;
-
-type HttpError = StreamableHttpError<reqwest::Error>;
-type EventStream = BoxStream<'static, Result<Sse, SseError>>;
+use crate::limits::MCP_MESSAGE_BYTES_MAX;
 
 /// A client that correlates every answer with its request.
 #[derive(Debug, Clone)]
@@ -166,13 +164,15 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = self.prepare(&message, session_id.is_some())?;
-        let is_notification = matches!(message, ClientJsonRpcMessage::Notification(_));
-        let response = self
-            .http
-            .post_message(uri, message, session_id, auth_header, custom_headers)
-            .await;
-        self.receive(request, is_notification, response)
+        self.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            custom_headers,
+            MCP_MESSAGE_BYTES_MAX,
+        )
+        .await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -184,20 +184,17 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = self.prepare(&message, session_id.is_some())?;
+        let pending = self.prepare(&message, session_id.is_some())?;
         let is_notification = matches!(message, ClientJsonRpcMessage::Notification(_));
-        let response = self
-            .http
-            .post_message_with_max_sse_event_size(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                custom_headers,
-                max_sse_event_size,
-            )
-            .await;
-        self.receive(request, is_notification, response)
+        let request = self.http.post(uri.as_ref());
+        let headers = RequestHeaders {
+            session_id: session_id.as_deref(),
+            last_event_id: None,
+            bearer_token: auth_header,
+            others: custom_headers,
+        };
+        let response = http_exchange::post(request, headers, &message, max_sse_event_size).await;
+        self.receive(pending, is_notification, response)
     }
 
     async fn delete_session(
@@ -220,9 +217,15 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<EventStream, HttpError> {
-        self.http
-            .get_stream(uri, session_id, last_event_id, auth_header, custom_headers)
-            .await
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            custom_headers,
+            MCP_MESSAGE_BYTES_MAX,
+        )
+        .await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -234,16 +237,14 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<EventStream, HttpError> {
-        self.http
-            .get_stream_with_max_sse_event_size(
-                uri,
-                session_id,
-                last_event_id,
-                auth_header,
-                custom_headers,
-                max_sse_event_size,
-            )
-            .await
+        let request = self.http.get(uri.as_ref());
+        let headers = RequestHeaders {
+            session_id: session_id.as_deref(),
+            last_event_id,
+            bearer_token: auth_header,
+            others: custom_headers,
+        };
+        http_exchange::get(request, headers, max_sse_event_size).await
     }
 }
 

@@ -24,9 +24,9 @@ use super::client::McpClientHandler;
 use super::error_texts;
 use super::http_client::McpHttpClient;
 use super::initialize_result;
+use super::json_rpc;
 use super::older_transport::{self, OFFERS_ONLY_EVENTS};
 use super::stderr_tail::LastWords;
-use super::stdout_line;
 use crate::child_guard::{self, Group};
 use crate::http;
 use crate::limits::{
@@ -305,7 +305,7 @@ async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: Dupl
             .and_then(without_lone_surrogates);
         let text = repaired.as_deref().map_or(text, str::as_bytes);
         let found = match line.is_whole() {
-            true => stdout_line::messages(text),
+            true => json_rpc::messages(text),
             false => Some(vec![text.into()]),
         };
         let Some(found) = found else {

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::argument_types::ArgumentTypes;
 use super::normalize::ToolNames;
+use super::text_calls;
+use super::thought_tags::{TaggedPiece, ThoughtTags};
 use super::thoughts::Thoughts;
 use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX, REPLY_ITEMS_MAX};
 
@@ -63,6 +65,9 @@ pub(super) struct Draft {
     text: String,
     refusal: String,
     thought: String,
+    tags: ThoughtTags,
+    /// Start and opening tag of a thought after text, until it ends.
+    open_thought: Option<(usize, &'static str)>,
     blocks: Vec<Value>,
     calls: Vec<CallDraft>,
     bytes: usize,
@@ -97,6 +102,67 @@ impl Draft {
             self.grow(text.len())?;
             self.thought.push_str(text);
             self.fresh.push((PieceKind::Reasoning, text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds text that can contain thoughts in tags.
+    pub(super) fn say_tagged(&mut self, text: &str) -> Result<(), Excess> {
+        let pieces = self.tags.feed(text, self.has_thought());
+        self.take_tagged(pieces)
+    }
+
+    /// Completes the text after its last piece.
+    pub(super) fn end_text(&mut self) -> Result<(), Excess> {
+        let pieces = self.tags.end();
+        self.take_tagged(pieces)?;
+        // A tag without an end was a part of the answer.
+        if let Some((start, tag)) = self.open_thought.take() {
+            let text = self.thought.split_off(start);
+            self.thought.truncate(self.thought.trim_end().len());
+            self.say(tag)?;
+            self.say(&text)?;
+        }
+        Ok(())
+    }
+
+    fn take_tagged(&mut self, pieces: Vec<TaggedPiece>) -> Result<(), Excess> {
+        for piece in pieces {
+            match piece {
+                TaggedPiece::Text(text) => self.say(&text)?,
+                TaggedPiece::Thought(text) => self.think(&text)?,
+                TaggedPiece::ThoughtBegins(after_text) => {
+                    if !self.thought.is_empty() {
+                        self.think("\n")?;
+                    }
+                    self.open_thought = after_text.map(|tag| (self.thought.len(), tag));
+                }
+                TaggedPiece::ThoughtEnds => {
+                    self.open_thought = None;
+                    self.thought.truncate(self.thought.trim_end().len());
+                }
+                TaggedPiece::TextWasThought => {
+                    let text = std::mem::take(&mut self.text);
+                    self.thought.push_str(text.trim());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Converts calls of the request's tools that the model wrote as text.
+    pub(super) fn take_text_calls(&mut self, names: &ToolNames) -> Result<(), Excess> {
+        if !self.calls.is_empty() {
+            return Ok(());
+        }
+        let found = text_calls::split(&self.text, |name| names.offers(name));
+        let Some((before, calls)) = found else {
+            return Ok(());
+        };
+        self.text = before.to_owned();
+        for (index, (name, arguments)) in (0..).zip(calls) {
+            self.begin_call(index, "", &name)?;
+            self.set_arguments(index, arguments)?;
         }
         Ok(())
     }
@@ -288,6 +354,16 @@ impl Draft {
         if let Some(model) = read(model) {
             self.response_model.get_or_insert(model);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    #[cfg(test)]
+    pub(super) fn thought(&self) -> &str {
+        &self.thought
     }
 
     /// Takes the pieces since the previous call.

@@ -12,6 +12,7 @@ use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
 use crate::bearer::verdict_of;
+use crate::server_time::time_of_answer;
 
 /// Characters of a provider's message that an error quotes.
 const QUOTED_CHARS: usize = 500;
@@ -809,19 +810,22 @@ fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
         Some(after) if after.starts_with(|c: char| c.is_ascii_digit()) => {
             duration_ms(&format!("{after}s"))
         }
-        Some(after) => ms_until(jiff::fmt::rfc2822::parse(after).ok()?.timestamp()),
-        None => reset_ms(&field),
+        Some(after) => {
+            let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
+            ms_until(at, time_of_answer(headers))
+        }
+        None => reset_ms(&field, time_of_answer(headers)),
     }
 }
 
-fn ms_until(at: Timestamp) -> Option<u64> {
-    let ms = at.as_millisecond() - Timestamp::now().as_millisecond();
+fn ms_until(at: Timestamp, now: Timestamp) -> Option<u64> {
+    let ms = at.as_millisecond() - now.as_millisecond();
     u64::try_from(ms).ok()
 }
 
 /// Pause until all exhausted limits of the headers are reset, in milliseconds. Providers announce
 /// a duration, a number of seconds, or a point in time.
-fn reset_ms<'h>(field: &impl Fn(&str) -> Option<&'h str>) -> Option<u64> {
+fn reset_ms<'h>(field: &impl Fn(&str) -> Option<&'h str>, now: Timestamp) -> Option<u64> {
     const LIMITS: &[(&str, &str)] = &[
         ("x-ratelimit-remaining", "x-ratelimit-reset"),
         ("ratelimit-remaining", "ratelimit-reset"),
@@ -851,23 +855,25 @@ fn reset_ms<'h>(field: &impl Fn(&str) -> Option<&'h str>) -> Option<u64> {
         let remaining = field(remaining).and_then(|text| text.parse::<f64>().ok());
         remaining.is_some_and(|remaining| remaining <= 0.0)
     });
-    let resets = exhausted.filter_map(|(_, reset)| reset_in(field(reset)?));
+    let resets = exhausted.filter_map(|(_, reset)| reset_in(field(reset)?, now));
     resets.max()
 }
 
 /// Milliseconds until a reset.
-fn reset_in(text: &str) -> Option<u64> {
+fn reset_in(text: &str, now: Timestamp) -> Option<u64> {
     /// Larger numbers are a point in time instead of a duration.
     const TIME_MIN: i64 = 1_000_000_000;
     let Ok(number) = text.parse::<f64>() else {
         let at: Option<Timestamp> = text.parse().ok();
         let at = at.or_else(|| Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp()));
-        return at.map_or_else(|| duration_ms(text), ms_until);
+        return at.map_or_else(|| duration_ms(text), |at| ms_until(at, now));
     };
     match format!("{number:.0}").parse::<i64>().ok()? {
         0..TIME_MIN => duration_ms(&format!("{text}s")),
-        seconds if seconds < TIME_MIN * 1_000 => ms_until(Timestamp::from_second(seconds).ok()?),
-        ms => ms_until(Timestamp::from_millisecond(ms).ok()?),
+        seconds if seconds < TIME_MIN * 1_000 => {
+            ms_until(Timestamp::from_second(seconds).ok()?, now)
+        }
+        ms => ms_until(Timestamp::from_millisecond(ms).ok()?, now),
     }
 }
 
@@ -907,6 +913,14 @@ mod tests {
             .unwrap();
         let ms = retry_after_ms(&headers("retry-after", &date)).unwrap();
         assert!((50_000..=60_000).contains(&ms), "{ms}");
+        // The clock of this machine is wrong.
+        let mut far = headers("retry-after", "Tue, 01 Jan 2030 00:00:30 GMT");
+        far.insert("date", "Tue, 01 Jan 2030 00:00:00 GMT".parse().unwrap());
+        assert_eq!(retry_after_ms(&far), Some(30_000));
+        let mut reset = headers("x-ratelimit-remaining", "0");
+        reset.insert("x-ratelimit-reset", "1000000060".parse().unwrap());
+        reset.insert("date", "Sun, 09 Sep 2001 01:46:40 GMT".parse().unwrap());
+        assert_eq!(retry_after_ms(&reset), Some(60_000));
         assert_eq!(retry_after_ms(&headers("retry-after", "1.5")), Some(1_500));
         assert_eq!(retry_after_ms(&headers("retry-after", "soon")), None);
         assert_eq!(retry_after_ms(&headers("retry-after", "-1")), None);

@@ -91,6 +91,11 @@ impl ToolNames {
         known.unwrap_or(name)
     }
 
+    /// True for the name of a tool of the request.
+    pub(super) fn offers(&self, name: &str) -> bool {
+        self.known(self.original(name)).is_some() || self.known(name).is_some()
+    }
+
     fn known(&self, name: &str) -> Option<&str> {
         let original = self.originals.get(name).map(String::as_str);
         original.or_else(|| self.unchanged.get(name).map(String::as_str))

@@ -6,7 +6,7 @@ use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, ReplyFault, StreamProgress, error_at, is_text, text_at, tokens_at};
-use super::draft::Draft;
+use super::draft::{Draft, Excess};
 use super::events::SseEvent;
 use super::message::{ChatMessage, MessagePart, Picture};
 use super::question::{ChatRequest, arguments, result_text, sends_reasoning};
@@ -186,6 +186,18 @@ fn assistant(question: &ChatRequest, said: &ChatMessage, with_thoughts: bool) ->
 #[derive(Debug, Default)]
 pub(super) struct OpenAiReader {
     calls: CallJoiner,
+    /// True for a service that never writes thoughts into the text.
+    has_plain_text: bool,
+}
+
+impl OpenAiReader {
+    /// Creates the reader of a model's reply.
+    pub(super) fn new(model: &HostedModel) -> Self {
+        Self {
+            calls: CallJoiner::default(),
+            has_plain_text: model.endpoint.is_none(),
+        }
+    }
 }
 
 impl Dialect for OpenAiReader {
@@ -366,10 +378,10 @@ impl OpenAiReader {
         let thought = thoughts.find(|text| !text.is_empty());
         draft.think(thought.unwrap_or_default())?;
         match said.get("content") {
-            Some(Value::String(text)) => draft.say(text)?,
+            Some(Value::String(text)) => self.say(text, draft)?,
             Some(Value::Array(parts)) => {
                 for part in parts {
-                    take_part(part, draft)?;
+                    self.take_part(part, draft)?;
                 }
             }
             _ => {}
@@ -391,26 +403,33 @@ impl OpenAiReader {
         }
         Ok(())
     }
-}
 
-/// Reads a content part of a list.
-fn take_part(part: &Value, draft: &mut Draft) -> Result<(), ReplyFault> {
-    if let Some(text) = text_at(part, "/text") {
-        draft.say(text)?;
-    }
-    if let Some(text) = text_at(part, "/refusal") {
-        draft.refuse(text)?;
-    }
-    match part.get("thinking") {
-        Some(Value::String(text)) => draft.think(text)?,
-        Some(Value::Array(parts)) => {
-            for text in parts.iter().filter_map(|part| text_at(part, "/text")) {
-                draft.think(text)?;
-            }
+    fn say(&self, text: &str, draft: &mut Draft) -> Result<(), Excess> {
+        match self.has_plain_text {
+            true => draft.say(text),
+            false => draft.say_tagged(text),
         }
-        _ => {}
     }
-    Ok(())
+
+    /// Reads a content part of a list.
+    fn take_part(&self, part: &Value, draft: &mut Draft) -> Result<(), Excess> {
+        if let Some(text) = text_at(part, "/text") {
+            self.say(text, draft)?;
+        }
+        if let Some(text) = text_at(part, "/refusal") {
+            draft.refuse(text)?;
+        }
+        match part.get("thinking") {
+            Some(Value::String(text)) => draft.think(text)?,
+            Some(Value::Array(parts)) => {
+                for text in parts.iter().filter_map(|part| text_at(part, "/text")) {
+                    draft.think(text)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -239,9 +239,7 @@ impl ReplyReader<'_> {
                 return Err(error);
             }
         }
-        if !self.is_done {
-            self.finish()?;
-        }
+        self.complete()?;
         for (kind, text) in self.draft.take_fresh() {
             ahead.add(kind, &text).await;
         }
@@ -349,6 +347,15 @@ impl ReplyReader<'_> {
         }
     }
 
+    /// Handles the end of the stream or of the body.
+    fn complete(&mut self) -> Result<(), CallError> {
+        if !self.is_done {
+            self.finish()?;
+        }
+        let ended = self.draft.end_text();
+        ended.map_err(|excess| self.failed(excess.into(), None))
+    }
+
     /// Handles the end of a body without an end marker.
     fn finish(&mut self) -> Result<(), CallError> {
         match std::mem::replace(&mut self.form, Form::Unknown) {
@@ -424,7 +431,9 @@ impl ReplyReader<'_> {
     /// # Errors
     ///
     /// If the model refused, or if the reply has neither words nor calls although it should.
-    fn end(self) -> Result<ModelAnswer, CallError> {
+    fn end(mut self) -> Result<ModelAnswer, CallError> {
+        let taken = self.draft.take_text_calls(&self.names);
+        taken.map_err(|excess| self.failed(excess.into(), None))?;
         if self.draft.is_refusal() || self.dialect.is_declined(&self.draft) {
             let reason = self.draft.stop_reason().unwrap_or("refusal");
             return Err(failure::declined(
@@ -478,9 +487,7 @@ pub(super) fn read_parts(
         }
         reading.take(part)?;
     }
-    if !reading.is_done {
-        reading.finish()?;
-    }
+    reading.complete()?;
     reading.end()
 }
 

@@ -94,7 +94,7 @@ impl Reply {
             "🦆",
             "\\",
             "\"",
-            "</think>",
+            "`</think>`",
         ];
         let words = |random: &mut Random, most: usize| {
             let count = random.below(most + 1);
@@ -296,6 +296,8 @@ mod openai {
 
     struct Habits {
         thought_field: &'static str,
+        /// Writes the thoughts into the text, with or without the opening tag.
+        thought_tag: Option<&'static str>,
         usage_place: usize,
         index: usize,
         repeats_head: bool,
@@ -316,6 +318,7 @@ mod openai {
             };
             Self {
                 thought_field: random.pick(&["reasoning_content", "reasoning"]),
+                thought_tag: thought_tag(random, reply),
                 usage_place: random.below(7),
                 index: random.below(3),
                 repeats_head: random.chance(3),
@@ -327,6 +330,27 @@ mod openai {
                 text_parts: random.chance(6),
                 null_calls: random.chance(4),
             }
+        }
+    }
+
+    /// The opening tag of thoughts in the text. White space around them and before the answer belongs
+    /// to the template.
+    fn thought_tag(random: &mut Random, reply: &Reply) -> Option<&'static str> {
+        let is_distinct =
+            reply.thought.trim() == reply.thought && reply.text.trim_start() == reply.text;
+        let has_thought = !reply.thought.is_empty() && !reply.thought.ends_with(['`', '"']);
+        let tag = random.pick(&["<think>", "<think>\n", "\n<think>", ""]);
+        (has_thought && is_distinct && random.chance(2)).then_some(tag)
+    }
+
+    /// The content of the message: the answer, perhaps after the thoughts.
+    fn content_of(random: &mut Random, habits: &Habits, reply: &Reply) -> String {
+        match habits.thought_tag {
+            Some(tag) => {
+                let end = random.pick(&["\n</think>\n\n", "</think>", "</think>\n"]);
+                format!("{tag}{}{end}{}", reply.thought, reply.text)
+            }
+            None => reply.text.clone(),
         }
     }
 
@@ -360,12 +384,17 @@ mod openai {
                 json!({"role": "assistant", "content": random.pick(&[json!(""), json!(null)])}),
             );
         }
-        for piece in random.pieces(&reply.thought) {
+        let thought = match habits.thought_tag {
+            Some(_) => "",
+            None => reply.thought.as_str(),
+        };
+        for piece in random.pieces(thought) {
             let mut delta = json!({"content": random.pick(&[json!(null), json!("")])});
             delta[habits.thought_field] = json!(piece);
             deltas.push(delta);
         }
-        for piece in random.pieces(&reply.text) {
+        let text = content_of(random, habits, reply);
+        for piece in random.pieces(&text) {
             let mut delta = json!({"content": content(random, habits, &piece)});
             if habits.null_calls {
                 delta["tool_calls"] = random.pick(&[json!(null), json!([])]);
@@ -469,8 +498,9 @@ mod openai {
 
     fn whole(random: &mut Random, reply: &Reply) -> Vec<u8> {
         let habits = Habits::random(random, reply);
-        let mut message = json!({"role": "assistant", "content": reply.text});
-        if !reply.thought.is_empty() {
+        let text = content_of(random, &habits, reply);
+        let mut message = json!({"role": "assistant", "content": text});
+        if habits.thought_tag.is_none() && !reply.thought.is_empty() {
             message[habits.thought_field] = json!(reply.thought);
         }
         let calls = reply

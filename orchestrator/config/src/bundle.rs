@@ -2,6 +2,7 @@
 //!
 //! * `members`: the agents of the swarm, and the entry agent.
 //! * `agents`: an agent with its model, tools and extensions.
+//! * `agent_tools`: tools that are other agents.
 //! * `cli_agents`: agents that are programs.
 //! * `connections`: a connection with its connector and its routing rules.
 //! * `notify`: notifications about tasks through connections.
@@ -13,6 +14,7 @@
 //! * `workspace_permissions`: permissions that a person gives a workspace.
 //! * `egress`: the connection that lets confined programs reach allowed hosts.
 
+mod agent_tools;
 mod agents;
 mod cli_agents;
 mod connections;
@@ -123,7 +125,7 @@ fn agents_of(
 ) -> BTreeMap<AgentName, AgentDefinition> {
     let mut agents = BTreeMap::new();
     for agent in &resources.agents {
-        let definition = resolve_agent(&agent.value, &membership.policy, resources, report);
+        let definition = resolve_agent(&agent.value, membership, resources, report);
         if let Some(mut definition) = definition
             && membership.members.contains(definition.name.as_str())
         {

@@ -119,12 +119,20 @@ fn msg_10_a_limit_of_file_sizes_refuses_events_and_the_daemon_lives() {
 apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: main}
-spec: {provider: scripted, options: {rules: [{say: hello}]}}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^long$', step: 1}
+        call: [{tool: bash__exec, args: {command: yes | head -c 3000000}}]
+      - when: {user: '^long$'}
+        say: '${result}'
+      - say: hello
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: clerk}
-spec: {modelConfig: {modelRef: Model/main}}
+spec: {modelConfig: {modelRef: Model/main}, tools: [{kind: Tool, name: bash, package: '@goondan/base'}]}
 ",
     );
     let program = bin(ORCHESTRATOR);
@@ -133,6 +141,10 @@ spec: {modelConfig: {modelRef: Model/main}}
     let command = home.command(Path::new("/bin/sh"), &arguments);
     let daemon = Daemon::start_command(&home, command);
     home.gdn(&["run"]).exits(0);
+    // The process of an agent lives as well.
+    let long = home.ask("long", "long");
+    let reason = "the full output could not be stored: File too large";
+    assert!(long.contains(reason), "{long}");
     home.write("input.txt", &"x".repeat(INPUT_OF_STDIN_BYTES));
     let send = || {
         let mut command = home.command(&bin(GDN), &["send", "-"]);

@@ -3,6 +3,8 @@
 //! Each file is one topic. The harness is this package's library; it builds the binaries if needed.
 
 #[cfg(test)]
+mod agent_tool;
+#[cfg(test)]
 mod alerts;
 #[cfg(test)]
 mod approval_buttons;

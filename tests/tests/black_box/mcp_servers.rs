@@ -2,6 +2,7 @@
 //!
 //! Method: a person permits the download (`gdn run --allow packages`), each server is downloaded by
 //! `npx` or `uvx` in its sandbox, one of its tools is called by an agent, and its result is checked.
+//! Then a second daemon, which cannot reach the registry, starts the server again.
 //! The sandbox has no other network. Servers of services get a made-up key, so that their result
 //! is the service's refusal, or that it cannot be reached. `GOONDAN_TEST_MCP_SERVERS` has the names
 //! of packages, or `all`; without it this is left out, because it takes half an hour and a network.
@@ -20,6 +21,15 @@ const SERVERS_VAR: &str = "GOONDAN_TEST_MCP_SERVERS";
 
 /// Maximum time for a download and the start.
 const START_MAX: Duration = Duration::from_secs(300);
+
+/// Maximum time for a start without a download.
+const RESTART_MAX: Duration = Duration::from_secs(120);
+
+/// A proxy that no connection reaches.
+const NO_NETWORK: [(&str, &str); 2] = [
+    ("HTTPS_PROXY", "http://127.0.0.1:9"),
+    ("HTTP_PROXY", "http://127.0.0.1:9"),
+];
 
 /// Variables of this machine's network that the daemon gets.
 const OF_NETWORK: [&str; 5] = [
@@ -311,21 +321,18 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
     let daemon = Daemon::start_command(&home, command);
     // It may fail, and is asked for its reason below.
     drop(home.gdn(&["run", "--allow", "packages"]));
-    let ready = within(START_MAX, || {
-        let detail = detail(&home);
-        // The first start, before the permission, is refused.
-        let has_failed = !detail.contains("gdn workspace permission allow")
-            && (detail.contains("trying again after") || detail.starts_with("parked"));
-        (has_failed || detail.starts_with("MCP server ")).then_some(detail)
-    });
-    let introduction = ready.ok_or("was not ready in time")?;
-    if !introduction.starts_with("MCP server ") {
-        return Err(introduction);
-    }
+    let introduction = introduction(&home, START_MAX)?;
     let took = since.elapsed();
     drop(home.gdn(&["send", "--instance", "a", "call fail"]));
     let result = last_result(&home, "a");
     drop(daemon.stop());
+    let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+    command.envs(NO_NETWORK);
+    let daemon = Daemon::start_command(&home, command);
+    drop(home.gdn(&["run"]));
+    let again = self::introduction(&home, RESTART_MAX);
+    drop(daemon.stop());
+    again.map_err(|why| format!("second start, without the registry: {why}"))?;
     let is_own = NOT_FROM_SERVER.iter().any(|code| result.starts_with(code));
     if is_own || !result.contains(server.says) {
         return Err(format!("{}: {result}", server.tool));
@@ -338,6 +345,22 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
         server.tool,
         result.replace('\n', " ")
     ))
+}
+
+/// Name and version of the server once it is ready, or the reason why it is not.
+fn introduction(home: &Home, time_limit: Duration) -> Result<String, String> {
+    let ready = within(time_limit, || {
+        let detail = detail(home);
+        // The first start, before the permission, is refused.
+        let has_failed = !detail.contains("gdn workspace permission allow")
+            && (detail.contains("trying again after") || detail.starts_with("parked"));
+        (has_failed || detail.starts_with("MCP server ")).then_some(detail)
+    });
+    let introduction = ready.ok_or("was not ready in time")?;
+    match introduction.starts_with("MCP server ") {
+        true => Ok(introduction),
+        false => Err(introduction),
+    }
 }
 
 #[test]

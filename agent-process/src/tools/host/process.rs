@@ -29,6 +29,8 @@ pub(crate) struct HostProgram {
     pub(crate) command: Vec<OsString>,
     /// Resource limits of each of its processes.
     pub(crate) limits: ProcessLimits,
+    /// True if it speaks the protocol over its own channel instead of its standard streams.
+    pub(crate) has_own_channel: bool,
 }
 
 /// A running host process. Dropping it closes its input, which ends it.
@@ -66,8 +68,12 @@ impl Process {
         surroundings: &Surroundings,
         program: &HostProgram,
     ) -> std::io::Result<Self> {
+        let supervised = match program.has_own_channel {
+            true => tool_supervisor::HOST,
+            false => tool_supervisor::PROGRAM,
+        };
         let mut supervisor = host_supervisor(surroundings)
-            .arg(tool_supervisor::PROGRAM)
+            .arg(supervised)
             .args(tool_supervisor::in_words(&program.limits))
             .args(&program.command)
             .stdin(Stdio::piped())

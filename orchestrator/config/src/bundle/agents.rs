@@ -9,11 +9,11 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
-use super::permissions;
+use super::members::Membership;
+use super::{agent_tools, permissions};
 use crate::codes;
 use crate::fields::one_of;
 use crate::kinds::agent::AgentSpec;
-use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
 use crate::reference::Reference;
 use crate::report::{Problem, ProblemReport};
@@ -28,10 +28,11 @@ const REQUIRED_TOOLS: &str = "$requiredTools";
 
 pub(super) fn resolve_agent(
     agent: &AgentSpec,
-    policy: &Policy,
+    membership: &Membership,
     resources: &Resources,
     report: &mut ProblemReport,
 ) -> Option<AgentDefinition> {
+    let policy = &membership.policy;
     let mut model = agent.model.as_ref().and_then(|reference| {
         resources.names.check(reference, report)?;
         resources.models.get(&reference.name).cloned()
@@ -63,7 +64,7 @@ pub(super) fn resolve_agent(
             .help("remove it, or use another model"),
         );
     }
-    let tools = resolve_tools(agent, resources, report);
+    let tools = resolve_tools(agent, membership, resources, report);
     Some(AgentDefinition {
         name: agent.name.clone(),
         description: agent.description.clone(),
@@ -162,6 +163,7 @@ fn refuse_fallbacks(agent: &AgentSpec, report: &mut ProblemReport) {
 
 fn resolve_tools(
     agent: &AgentSpec,
+    membership: &Membership,
     resources: &Resources,
     report: &mut ProblemReport,
 ) -> Vec<ToolDefinition> {
@@ -181,7 +183,11 @@ fn resolve_tools(
                 .help("remove one of the two or give it another name in a Tool document"),
             );
         }
-        tools.extend(resolve_tool(reference, resources, report));
+        let mut tool = resolve_tool(reference, resources, report);
+        if let Some(tool) = &mut tool {
+            agent_tools::connect(tool, reference, (agent, membership), resources, report);
+        }
+        tools.extend(tool);
     }
     tools
 }

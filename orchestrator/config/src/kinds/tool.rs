@@ -260,7 +260,7 @@ fn read_module_exports(
 }
 
 /// Checks a schema of arguments, which must describe an object.
-fn check_schema(schema: &serde_json::Value) -> Result<(), String> {
+pub(crate) fn check_schema(schema: &serde_json::Value) -> Result<(), String> {
     if schema.get("type").and_then(serde_json::Value::as_str) != Some("object") {
         return Err("its `type` is not `object`".to_owned());
     }

@@ -119,6 +119,11 @@ fn value(setting: &Setting) -> Json {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         SettingFormat::Truth => json!({ "type": "boolean" }),
+        SettingFormat::Schema => json!({
+            "type": "object",
+            "properties": { "type": { "const": "object" } },
+            "required": ["type"],
+        }),
     };
     let mut schema = or_nothing(&written);
     insert(&mut schema, "description", setting.about.into());

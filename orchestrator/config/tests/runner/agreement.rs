@@ -291,6 +291,14 @@ fn corpus() -> Vec<Value> {
             &json!({"builtin": "telegram", "config": {"connection": "Connection/bot"}}),
         ),
         document(
+            "Tool",
+            "colleague",
+            &json!({"builtin": "agent", "config": {
+                "agent": "Agent/helper", "description": "d", "parameters": parameters,
+                "timeoutMs": 5,
+            }}),
+        ),
+        document(
             "Extension",
             "said",
             &json!({"builtin": "context-message", "config": {"text": "t"}}),

@@ -139,6 +139,19 @@ fn the_exports_are_those_the_page_of_tools_describes() {
 }
 
 #[test]
+fn ipc_2_the_example_of_an_agent_as_a_tool_loads() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, section) = page.split_once("\n## agent\n").unwrap();
+    let (_, example) = section.split_once("```yaml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let bundle = Project::new(example).load();
+    let tool = &bundle.agents[&"clerk".parse().unwrap()].tools[0];
+    assert_eq!(tool.config["agent"], "lawyer");
+    assert_eq!(tool.config["description"], "Checks contracts.");
+}
+
+#[test]
 fn every_other_example_of_the_page_loads_too() {
     let page = page();
     let mut count = 0;

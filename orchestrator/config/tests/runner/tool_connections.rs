@@ -1,6 +1,6 @@
 //! Tools that need a connection, and the connections assigned to them.
 
-use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::ids::{AgentName, ConnectionName};
 
 use crate::support::Project;
 
@@ -84,4 +84,73 @@ fn a_tool_that_could_do_nothing_is_refused() {
     let problems = Project::new(&format!("{alone}{connection}")).problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].contains("needs `botToken`"), "{problems:?}");
+}
+
+fn asking(config: &str) -> Project {
+    Project::new(&format!(
+        "apiVersion: goondan.ai/v1
+models: {{main: {{provider: scripted, options: {{rules: [{{say: Hello}}]}}}}}}
+tools: {{desk: {{builtin: agent, config: {config}}}}}
+agents:
+  clerk: {{model: main, tools: [desk]}}
+  lawyer: {{model: main, description: Checks contracts.}}
+  coder: {{runtime: {{kind: cli, preset: claude}}}}
+entryAgent: clerk
+"
+    ))
+}
+
+#[test]
+fn ipc_2_an_agent_as_a_tool_has_the_agents_name_and_description() {
+    let clerk: AgentName = "clerk".parse().unwrap();
+    let config = |written: &str| {
+        asking(written).load().agents[&clerk].tools[0]
+            .config
+            .clone()
+    };
+    for name in ["lawyer", "Agent/lawyer"] {
+        let found = config(&format!("{{agent: {name}}}"));
+        assert_eq!(found["agent"], "lawyer");
+        assert_eq!(found["description"], "Checks contracts.");
+    }
+    let found = config("{agent: lawyer, description: Advises.}");
+    assert_eq!(found["description"], "Advises.");
+}
+
+#[test]
+fn ipc_2_an_agent_as_a_tool_that_could_ask_none_is_refused() {
+    for (config, code, said) in [
+        ("{}", "E_CONFIG_MISSING_FIELD", "needs the setting `agent`"),
+        ("{agent: lawer}", "E_CONFIG_UNKNOWN_REFERENCE", "`lawer`"),
+        (
+            "{agent: clerk}",
+            "E_CONFIG_INVALID_VALUE",
+            "the agent itself",
+        ),
+        ("{agent: coder}", "E_CONFIG_INVALID_VALUE", "works on tasks"),
+        ("{agent: 7}", "E_CONFIG_WRONG_TYPE", "must be text"),
+        (
+            "{agent: lawyer, timeoutMs: 0}",
+            "E_CONFIG_INVALID_VALUE",
+            "whole number",
+        ),
+        (
+            "{agent: lawyer, parameters: {}}",
+            "E_CONFIG_INVALID_VALUE",
+            "`type: object`",
+        ),
+        (
+            "{agent: lawyer, parameters: {type: object, properties: 5}}",
+            "E_CONFIG_INVALID_VALUE",
+            "not a valid JSON Schema",
+        ),
+    ] {
+        let problems = asking(config).problems();
+        let shown = problems.join("\n");
+        assert_eq!(problems.len(), 1, "{config}: {shown}");
+        assert!(
+            shown.contains(code) && shown.contains(said),
+            "{config}: {shown}"
+        );
+    }
 }

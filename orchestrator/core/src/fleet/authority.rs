@@ -5,10 +5,11 @@
 //! from the validated configuration, and its turn from what it was sent.
 
 use goondan_protocol::agents::AgentQuestion;
-use goondan_protocol::base_package::{BASE_PACKAGE, EVENT_TOOL};
+use goondan_protocol::base_package::{AGENT_TOOL, AGENT_TOOL_EXPORT, BASE_PACKAGE, EVENT_TOOL};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
-use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
+use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolDefinition, ToolSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
+use goondan_protocol::settings::agent_tool;
 use goondan_protocol::trace::TraceContext;
 
 use super::turn::ActiveTurn;
@@ -99,7 +100,7 @@ pub(super) fn may_ask(
             .iter()
             .any(|held| matches!(held.source, ToolSource::Module { .. }));
     let has_module = has_tool_module || agent.extensions.iter().any(|held| is_module(&held.source));
-    if by_tool || (tool == AGENTS_TOOL && has_module) {
+    if by_tool || (tool == AGENTS_TOOL && has_module) || has_tool_for(&agent.tools, question) {
         return may_ask_of(agent, question);
     }
     let message = format!(
@@ -108,6 +109,27 @@ pub(super) fn may_ask(
         agent.name
     );
     Err(AgentRequestError::new("E_NOT_GRANTED", message))
+}
+
+/// True if one of the tools is the other agent, which it can then ask for replies in its part of
+/// the conversation.
+fn has_tool_for(tools: &[ToolDefinition], question: &AgentQuestion) -> bool {
+    let AgentQuestion::Request {
+        agent: asked,
+        instance_key: None,
+        ..
+    } = question
+    else {
+        return false;
+    };
+    let asks_it = |held: &ToolDefinition| {
+        held.grants(AGENT_TOOL, AGENT_TOOL_EXPORT)
+            && held
+                .config
+                .get(agent_tool::AGENT)
+                .is_some_and(|name| name.as_str() == Some(asked.as_str()))
+    };
+    tools.iter().any(asks_it)
 }
 
 /// Checks that an agent may access a sandbox: its own, or any if the agent is a coordinator. The
@@ -189,5 +211,35 @@ pub(crate) fn trace_within(turn: &ActiveTurn, said: Option<TraceContext>) -> Tra
             ..said
         },
         None => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sec_7_an_agent_as_a_tool_grants_requests_to_this_agent_only() {
+        let tool = json!({
+            "name": "desk", "config": {"agent": "lawyer"}, "errorMessageLimit": 1,
+            "source": {"kind": "builtin", "package": BASE_PACKAGE, "name": AGENT_TOOL},
+        });
+        let tools = [serde_json::from_value(tool).unwrap()];
+        let request = |agent: &str| json!({"op": "request", "agent": agent, "input": "x", "wait": true, "timeoutMs": 1});
+        let mut elsewhere = request("lawyer");
+        elsewhere["instanceKey"] = json!("other");
+        let send = json!({"op": "send", "agent": "lawyer", "input": "x"});
+        for (question, is_granted) in [
+            (request("lawyer"), true),
+            (request("clerk"), false),
+            (elsewhere, false),
+            (send, false),
+            (json!({"op": "catalog"}), false),
+        ] {
+            let read: AgentQuestion = serde_json::from_value(question.clone()).unwrap();
+            assert_eq!(has_tool_for(&tools, &read), is_granted, "{question}");
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Distinguishes messages from other output of a server's program (pure).
+//! Finds the messages in the output of a server (pure).
 //!
 //! Some programs write their log to stdout as JSON. The library would answer such a line with an
-//! error, and some servers exit because of it.
+//! error, and some servers exit because of it. It reads no batches either.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ struct UnversionedAnswer {
     error: Option<JsonObject>,
 }
 
-/// The messages of a line: one, or those of a batch. `None` if the line is other output.
+/// The messages of a line or a body: one, or those of a batch. `None` if it is other output.
 pub(super) fn messages(line: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     if line.trim_ascii_start().starts_with(b"[") {
         let parts: Vec<&RawValue> = serde_json::from_slice(line).ok()?;
