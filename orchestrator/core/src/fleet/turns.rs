@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::JsonObject;
 use goondan_config::ProjectConfig;
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, TurnId};
 use goondan_protocol::ipc::{ToAgent, TurnAppend, TurnCommitted, TurnComplete, TurnStart};
