@@ -491,10 +491,10 @@ mod tests {
         let agent = of_tool("agent").unwrap();
         let schema = json!({"type": "object", "properties": {"topic": {"type": "string"}}});
         let given = json!({"agent": "lawyer", "parameters": schema, "timeoutMs": 5});
-        assert!(said(agent, &given).is_empty());
+        assert!(problems(agent, &given).is_empty());
         let given = json!({"parameters": {"type": "string"}, "timeoutMs": 0});
         assert_eq!(
-            said(agent, &given),
+            problems(agent, &given),
             [
                 "`parameters` must be a JSON Schema with `type: object`",
                 "`timeoutMs` must be a whole number from 1 to 600000",
@@ -502,7 +502,10 @@ mod tests {
             ]
         );
         let given = json!({"agent": "lawyer", "parameters": "text"});
-        assert_eq!(said(agent, &given), ["`parameters` must be a JSON Schema"]);
+        assert_eq!(
+            problems(agent, &given),
+            ["`parameters` must be a JSON Schema"]
+        );
     }
 
     #[test]

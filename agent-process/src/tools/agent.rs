@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::ToolboxError;
 use super::agents::answer_to;
-use super::answers::told;
+use super::answers::to_tool_outcome;
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
@@ -92,5 +92,5 @@ async fn ask(
         timeout_ms,
         note: RequestNote::default(),
     };
-    told(answer_to(call, question).await?)
+    to_tool_outcome(answer_to(call, question).await?)
 }

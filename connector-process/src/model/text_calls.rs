@@ -20,10 +20,10 @@ const PARAMETER: (&str, &str) = ("<parameter=", "</parameter>");
 type TextCall = (String, Value);
 
 /// The text before the calls, and the calls; `None` for a text without calls.
-pub(super) fn split<'t>(
-    text: &'t str,
+pub(super) fn split(
+    text: &str,
     is_offered: impl Fn(&str) -> bool,
-) -> Option<(&'t str, Vec<TextCall>)> {
+) -> Option<(&str, Vec<TextCall>)> {
     let starts = [BLOCK.0, LIST, PYTHON_TAG].into_iter();
     let start = starts.filter_map(|mark| start_of(text, mark)).min()?;
     let (before, mut rest) = text.split_at_checked(start)?;

@@ -352,7 +352,7 @@ fn files_of_unused_instances_are_closed() {
     worker.clear_quiet(true);
     worker.flush_metadata(true);
     let due = worker.next_due().unwrap();
-    let delay = std::time::Duration::from_millis(INSTANCE_REST_DELAY_MS);
+    let delay = Duration::from_millis(INSTANCE_REST_DELAY_MS);
     assert!(due <= Instant::now() + delay);
     worker.tidy(false);
     assert!(open_files(&rig).contains_key("quiet"));

@@ -73,7 +73,7 @@ fn ipc_2_an_agent_is_a_tool_of_another() {
     // Arguments of an own schema are checked, and reach the agent as JSON.
     home.ask("main", "order");
     let asked = text(&home.history("expert:main")[2]);
-    let asked: serde_json::Value = serde_json::from_str(asked).unwrap();
+    let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
     assert_eq!(asked, serde_json::json!({"book": "Dune", "count": 2}));
     let refused = home.ask("main", "wrong");
     assert!(refused.starts_with("E_TOOL_INVALID_ARGS"), "{refused}");
