@@ -40,6 +40,7 @@ use super::orphans_of_agents;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
 use super::replication::handle::{Replication, UnacknowledgedWorkspaces};
+use super::restored;
 use super::self_check;
 use super::supply;
 use super::tasks::TaskThread;
@@ -48,7 +49,9 @@ use super::workspace_load::Projects;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
 use crate::metrics::{Metrics, ShellMetrics};
 use goondan_core::limits::TICK_MS;
-use goondan_core::{ClockTime, Core, CoreInput, LogEvent, ProcessId, RequestToken, Severity};
+use goondan_core::{
+    ClockTime, Core, CoreInput, LogEvent, ProcessId, RequestToken, Severity, check_person,
+};
 
 mod effects;
 
@@ -295,6 +298,20 @@ impl EventLoop {
             return self.in_background(move || ShellEvent::Answer {
                 token,
                 result: self_check::answer(&projects),
+            });
+        }
+        if let Call::ResumeDaemon(_) = &*call {
+            let (disk, layout) = (self.disk.clone(), self.layout.clone());
+            return self.in_background(move || {
+                let removed = check_person(peer, &call)
+                    .and_then(|()| restored::remove(disk.as_ref(), &layout));
+                match removed {
+                    Ok(()) => ShellEvent::Input(CoreInput::Request { token, peer, call }),
+                    Err(error) => ShellEvent::Answer {
+                        token,
+                        result: Err(error),
+                    },
+                }
             });
         }
         if let Some(replication) = self.replication.clone() {

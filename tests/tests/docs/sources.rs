@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name in code, and its directory.
-pub(crate) const CRATES: [(&str, &str); 31] = [
+pub(crate) const CRATES: [(&str, &str); 32] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
@@ -36,6 +36,7 @@ pub(crate) const CRATES: [(&str, &str); 31] = [
     ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),
     ("gdn", "gdn"),
+    ("goondan_backup", "gdn/backup"),
     ("goondan_client", "gdn/client"),
     ("goondan_studio", "gdn/studio"),
     ("goondan_tests", "tests"),

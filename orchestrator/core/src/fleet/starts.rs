@@ -10,8 +10,12 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::ids::InstanceRef;
 
 use super::Fleet;
-use crate::ProcessId;
 use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
+use crate::{LogEvent, ProcessId};
+
+/// Reason that no process starts in a restored state root.
+pub(super) const PAUSED: &str =
+    "paused after a restore: check the restored state, then run `gdn daemon backup resume`";
 
 /// Starting processes, and conversations whose agent waits to start.
 #[derive(Debug, Default)]
@@ -89,6 +93,9 @@ impl Fleet {
 
     /// Reason a start must wait, if any.
     fn why_not_start(&mut self, at: &InstanceRef) -> Option<String> {
+        if self.cx.is_paused() {
+            return Some(PAUSED.to_owned());
+        }
         if !self.cx.processes().has_place() {
             self.make_place();
             return Some(format!(
@@ -132,12 +139,22 @@ impl Fleet {
 
     /// Starts queued agents while capacity lasts.
     pub(super) fn let_in(&mut self) {
-        while self.starts.has_place()
+        while !self.cx.is_paused()
+            && self.starts.has_place()
             && self.cx.processes().has_place()
             && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.starts.next()
         {
             self.advance(&at);
+        }
+    }
+
+    /// Lets processes start in a restored state root.
+    pub(crate) fn resume(&mut self) {
+        if self.cx.is_paused() {
+            self.cx.end_pause();
+            self.log(LogEvent::info("resumed after a restore"));
+            self.let_in();
         }
     }
 
