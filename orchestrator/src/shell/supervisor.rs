@@ -546,6 +546,8 @@ impl EventLoop {
             started_at: self.started_at,
             syncs: self.syncs.read(),
             dropped_log_lines: self.reports.hub.dropped_lines().count,
+            disk: supply::disk(self.layout.root()),
+            supply: supply::measure(self.cgroups.dir()),
         };
         self.metrics.snapshot(samples, own)
     }
