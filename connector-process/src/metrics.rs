@@ -1,5 +1,6 @@
 //! `metrics`: answers `GET /metrics` with the daemon's metrics (`OBS-3`), as OpenMetrics, or in
-//! Prometheus text format 0.0.4 for clients that accept only that. It produces no events.
+//! Prometheus text format 0.0.4 for clients that accept only that, and `GET /livez` and `GET
+//! /readyz`. It produces no events.
 //!
 //! The daemon is not asked for every request: a snapshot is reused for [`METRICS_FRESH_MS`].
 
@@ -14,7 +15,9 @@ use goondan_clock::Instant;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::ipc::{EventRefused, RefusalCode};
-use goondan_protocol::metrics::open_metrics;
+use goondan_protocol::metrics::{
+    Label, Metric, MetricValue, MetricsSnapshot, Micros, OTHER, open_metrics,
+};
 use tokio::sync::Mutex;
 
 use crate::gateway::Gateway;
@@ -24,6 +27,19 @@ use crate::listener::{
     StaticPage,
 };
 
+/// Path that answers 200 while the daemon answers.
+const LIVE_PATH: &str = "/livez";
+
+/// Path that answers 200 while the workspace works.
+const READY_PATH: &str = "/readyz";
+
+/// Metrics that are above 0 if a workspace does not work, with their meaning.
+const UNREADY: [(Metric, &str); 3] = [
+    (Metric::WorkspaceProblem, "its configuration cannot run"),
+    (Metric::UnreadyProcesses, "a process is not ready"),
+    (Metric::BackoffProcesses, "a process keeps crashing"),
+];
+
 /// The latest snapshot and its time.
 type LatestSnapshot = Mutex<Option<(Instant, Texts)>>;
 
@@ -32,6 +48,8 @@ type LatestSnapshot = Mutex<Option<(Instant, Texts)>>;
 struct Texts {
     open_metrics: Arc<str>,
     prometheus: Arc<str>,
+    /// Reason why the workspace does not work.
+    unready: Option<Arc<str>>,
 }
 
 /// The format that a client accepts, by its `Accept` header.
@@ -71,6 +89,10 @@ impl InboundService for Metrics {
         "GET"
     }
 
+    fn further_paths(&self) -> &'static [&'static str] {
+        &[LIVE_PATH, READY_PATH]
+    }
+
     fn is_guarded(&self) -> bool {
         false
     }
@@ -80,7 +102,11 @@ impl InboundService for Metrics {
     }
 
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
-        Ok(InboundRequest::Page(accepted(received.headers)))
+        Ok(InboundRequest::Page(match received.path {
+            LIVE_PATH => PageFormat::Live,
+            READY_PATH => PageFormat::Ready,
+            _ => accepted(received.headers),
+        }))
     }
 
     fn page(
@@ -90,13 +116,17 @@ impl InboundService for Metrics {
     ) -> BoxFuture<'static, Result<StaticPage, RequestRejection>> {
         let latest = Arc::clone(&self.latest);
         async move {
-            let texts = texts(&latest, &gateway).await.map_err(|message| {
-                RequestRejection::ByOrchestrator(EventRefused::new(
-                    RefusalCode::Unavailable,
-                    message,
-                ))
-            })?;
+            let unavailable = |message: String| {
+                let refused = EventRefused::new(RefusalCode::Unavailable, message);
+                RequestRejection::ByOrchestrator(refused)
+            };
+            let texts = texts(&latest, &gateway).await.map_err(unavailable)?;
             Ok(match format {
+                PageFormat::Live => short_page("alive\n"),
+                PageFormat::Ready => match texts.unready {
+                    Some(reason) => return Err(unavailable(reason.to_string())),
+                    None => short_page("ready\n"),
+                },
                 PageFormat::Usual => StaticPage {
                     content_type: open_metrics::CONTENT_TYPE,
                     text: texts.open_metrics,
@@ -111,6 +141,38 @@ impl InboundService for Metrics {
     }
 }
 
+fn short_page(text: &str) -> StaticPage {
+    StaticPage {
+        content_type: "text/plain; charset=utf-8",
+        text: text.into(),
+    }
+}
+
+/// Reason why the workspace of a snapshot does not work; `None` if it works. Series of other
+/// workspaces, which are combined, do not count.
+fn unready(snapshot: &MetricsSnapshot) -> Option<String> {
+    for (metric, meaning) in UNREADY {
+        let families = snapshot.families.iter();
+        let mut series = families
+            .filter(|family| family.metric == metric)
+            .flat_map(|family| &family.series);
+        let found = series.find(|series| {
+            let is_above_0 =
+                matches!(series.value, MetricValue::Number(value) if value > Micros::default());
+            is_above_0 && series.labels.get(Label::Workspace) != Some(OTHER)
+        });
+        if let Some(series) = found {
+            let names = [Label::Connection, Label::Model, Label::Agent];
+            let name = names.into_iter().find_map(|label| series.labels.get(label));
+            return Some(match name {
+                Some(name) => format!("not ready: {meaning}: {name}"),
+                None => format!("not ready: {meaning}"),
+            });
+        }
+    }
+    None
+}
+
 /// The current texts. One request asks the daemon, and concurrent ones wait for its result.
 async fn texts(latest: &LatestSnapshot, gateway: &Gateway) -> Result<Texts, String> {
     let mut latest = latest.lock().await;
@@ -123,6 +185,7 @@ async fn texts(latest: &LatestSnapshot, gateway: &Gateway) -> Result<Texts, Stri
     let texts = Texts {
         open_metrics: open_metrics::text(&snapshot).into(),
         prometheus: open_metrics::prometheus_text(&snapshot).into(),
+        unready: unready(&snapshot).map(Into::into),
     };
     *latest = Some((Instant::now(), texts.clone()));
     Ok(texts)

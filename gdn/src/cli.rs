@@ -221,13 +221,16 @@ commands! {
 commands! {
     /// Check, stop, upgrade and install the daemon
     DaemonCommand, context;
-    Status(_: commands::status::StatusArgs) => commands::status::run(context).await,
+    Status(args: commands::status::StatusArgs) => commands::status::run(&args, context).await,
     Shutdown(args: commands::shutdown::ShutdownArgs) => commands::shutdown::run(&args, context).await,
     Upgrade(args: commands::upgrade::UpgradeArgs) => commands::upgrade::run(&args, context).await,
     #[command(subcommand)]
     Service(args: commands::service::ServiceCommand) => commands::service::run(args, context).await,
     #[command(subcommand)]
+    Backup(args: commands::backup::BackupCommand) => commands::backup::run(args, context).await,
+    #[command(subcommand)]
     Node(args: commands::node::NodeCommand) => commands::node::run(&args, context).await,
+    Gc(args: commands::gc::GcArgs) => commands::gc::run(&args, context).await,
     Verify(args: commands::verify::VerifyArgs) => commands::verify::run(args, context).await,
     Audit(args: commands::audit::AuditArgs) => commands::audit::run(&args, context).await,
     Metrics(args: commands::metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
@@ -328,9 +331,22 @@ impl Command {
 
 impl DaemonCommand {
     fn reach(&self) -> Reach {
+        use commands::backup::BackupCommand;
         use commands::node::NodeCommand;
         match self {
+            Self::Backup(command) => match command {
+                BackupCommand::Create(_) => Reach::ThisMachine("daemon backup create"),
+                BackupCommand::List(_) => Reach::Files("daemon backup list"),
+                BackupCommand::Verify(_) => Reach::Files("daemon backup verify"),
+                BackupCommand::Restore(_) => Reach::ThisMachine("daemon backup restore"),
+                BackupCommand::Resume => Reach::Daemon,
+                BackupCommand::Prune(_) => Reach::Files("daemon backup prune"),
+                BackupCommand::Identity(_) => Reach::Files("daemon backup identity"),
+            },
             Self::Upgrade(_) => Reach::ThisMachine("daemon upgrade"),
+            Self::Verify(args) if args.is_offline() => {
+                Reach::ThisMachine("daemon verify --offline")
+            }
             Self::Service(_) => Reach::ThisMachine("daemon service"),
             // A remote of its user must not redirect it.
             Self::DialStdio(_) => Reach::Files("daemon dial-stdio"),
@@ -339,6 +355,7 @@ impl DaemonCommand {
             Self::Node(_)
             | Self::Status(_)
             | Self::Shutdown(_)
+            | Self::Gc(_)
             | Self::Verify(_)
             | Self::Audit(_)
             | Self::Metrics(_)

@@ -237,6 +237,22 @@ pub const OAUTH_LIST: &str = "gdn.oauth.list/v1";
 pub const OAUTH_SHOW: &str = "gdn.oauth.show/v1";
 /// `gdn secret oauth revoke`.
 pub const OAUTH_REVOKE: &str = "gdn.oauth.revoke/v1";
+/// `gdn daemon gc`.
+pub const GC: &str = "gdn.gc/v1";
+/// `gdn daemon backup create`.
+pub const BACKUP_CREATE: &str = "gdn.backup.create/v1";
+/// `gdn daemon backup list`.
+pub const BACKUP_LIST: &str = "gdn.backup.list/v1";
+/// `gdn daemon backup verify`.
+pub const BACKUP_VERIFY: &str = "gdn.backup.verify/v1";
+/// `gdn daemon backup restore`.
+pub const BACKUP_RESTORE: &str = "gdn.backup.restore/v1";
+/// `gdn daemon backup resume`.
+pub const BACKUP_RESUME: &str = "gdn.backup.resume/v1";
+/// `gdn daemon backup prune`.
+pub const BACKUP_PRUNE: &str = "gdn.backup.prune/v1";
+/// `gdn daemon backup identity`.
+pub const BACKUP_IDENTITY: &str = "gdn.backup.identity/v1";
 /// `gdn daemon node list`.
 pub const NODE_LIST: &str = "gdn.node.list/v1";
 /// `gdn daemon node move`, and each workspace that `gdn daemon node drain` moves.
@@ -406,6 +422,14 @@ pub const ALL: &[&str] = &[
     OAUTH_LIST,
     OAUTH_SHOW,
     OAUTH_REVOKE,
+    GC,
+    BACKUP_CREATE,
+    BACKUP_LIST,
+    BACKUP_VERIFY,
+    BACKUP_RESTORE,
+    BACKUP_RESUME,
+    BACKUP_PRUNE,
+    BACKUP_IDENTITY,
     NODE_LIST,
     NODE_MOVE,
     NODE_DRAIN,

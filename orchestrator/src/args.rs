@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Do not run a project's last known good configuration when its own is not valid
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Verify the files of the state root, print the result as JSON, and exit; no daemon may own it
+    #[arg(long, conflicts_with_all = ["open", "detach", "log_dir"])]
+    pub(crate) verify: bool,
     /// Leave the terminal's session, for running in the background
     #[arg(long)]
     pub(crate) detach: bool,

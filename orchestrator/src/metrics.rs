@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use goondan_core::ResourceUsage;
 use goondan_protocol::metrics::{
     Histogram, Label, Labels, Metric, MetricFamily, MetricKind, MetricValue, MetricsSnapshot,
     Micros, Sample, Series,
@@ -64,6 +65,9 @@ pub(crate) struct ShellMetrics {
     pub(crate) started_at: Timestamp,
     pub(crate) syncs: Histogram,
     pub(crate) dropped_log_lines: u64,
+    /// Free space and size of the state root's file system, in bytes.
+    pub(crate) disk: Option<(u64, u64)>,
+    pub(crate) supply: ResourceUsage,
 }
 
 impl Metrics {
@@ -123,7 +127,7 @@ fn nothing_of(kind: MetricKind) -> MetricValue {
     }
 }
 
-fn own_samples(own: &ShellMetrics) -> [Sample; 3] {
+fn own_samples(own: &ShellMetrics) -> Vec<Sample> {
     let version = Version::current();
     let build = Labels::none()
         .with(Label::Version, version.goondan)
@@ -134,7 +138,32 @@ fn own_samples(own: &ShellMetrics) -> [Sample; 3] {
         labels,
         value,
     };
-    [
+    let shares = [
+        (
+            Metric::OpenFiles,
+            Metric::OpenFilesLimit,
+            own.supply.descriptors,
+        ),
+        (
+            Metric::MemoryUsed,
+            Metric::MemoryLimit,
+            own.supply.memory_bytes,
+        ),
+        (
+            Metric::SystemTasks,
+            Metric::SystemTasksLimit,
+            own.supply.tasks,
+        ),
+    ];
+    let gauge = |metric, value| sample(metric, Labels::none(), Micros::whole(value));
+    let shares = shares.into_iter().flat_map(|(used, limit, share)| {
+        let share = share.map(|share| [gauge(used, share.used), gauge(limit, share.limit)]);
+        share.into_iter().flatten()
+    });
+    let disk = own
+        .disk
+        .map(|(free, size)| [gauge(Metric::DiskFree, free), gauge(Metric::DiskSize, size)]);
+    let mut samples = vec![
         sample(Metric::Build, build, Micros::whole(1)),
         sample(
             Metric::StartTime,
@@ -146,7 +175,10 @@ fn own_samples(own: &ShellMetrics) -> [Sample; 3] {
             Labels::none(),
             Micros::whole(own.dropped_log_lines),
         ),
-    ]
+    ];
+    samples.extend(shares);
+    samples.extend(disk.into_iter().flatten());
+    samples
 }
 
 /// Combines values of one series. Of ages, the oldest is kept.
@@ -195,6 +227,8 @@ mod tests {
             at: Timestamp::from_unix_millis(0),
             started_at: Timestamp::from_unix_millis(1_500),
             syncs: Histogram::default(),
+            disk: Some((1, 2)),
+            supply: ResourceUsage::default(),
             dropped_log_lines: 7,
         }
     }

@@ -76,8 +76,9 @@ pub use call::{
     CallSettled, ListUnknownCalls, SettleCall, UnknownCallInfo, UnknownCallPlace, UnknownCallsPage,
 };
 pub use daemon::{
-    CheckDaemon, Connect, ConnectResult, DaemonCheck, DaemonStatus, OpenFiles, ReadMetrics,
-    Resource, Status, Stop,
+    CheckDaemon, Connect, ConnectResult, DaemonCheck, DaemonStatus, HoldWrites, OpenFiles,
+    ReadMetrics, ReleaseWrites, Resource, RestoredFrom, ResumeDaemon, Status, Stop,
+    WRITE_HOLD_MS_MAX, WritesReleased,
 };
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, EventsPage,
@@ -213,6 +214,12 @@ methods! {
     CheckDaemon = "daemon.check" -> DaemonCheck;
     /// All that the daemon counts.
     ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
+    /// Holds all changes of the daemon's files for a short time. Only a person may.
+    HoldWrites = "daemon.holdWrites" -> EmptyResult;
+    /// Ends this.
+    ReleaseWrites = "daemon.releaseWrites" -> WritesReleased;
+    /// Starts the processes of a restored state root. Only a person may.
+    ResumeDaemon = "daemon.resume" -> EmptyResult;
     /// Stops the daemon.
     Stop = "daemon.shutdown" -> EmptyResult;
     /// The processes and their states.

@@ -15,6 +15,9 @@ const OWNED: [&str; 7] = [
     "workspaces",
 ];
 
+/// File below the state root that marks a restored one. Its daemon starts paused.
+pub const RESTORE_MARK: &str = "system/restored.json";
+
 /// Mode bits that let the group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 

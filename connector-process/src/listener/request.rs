@@ -296,7 +296,10 @@ impl Listener {
 
     /// Decides by the head alone if the body is read.
     fn admit(&self, head: &Parts, body: &Body) -> Result<(), RequestRejection> {
-        if head.uri.path() != self.service.http_endpoint().path {
+        let path = head.uri.path();
+        if path != self.service.http_endpoint().path
+            && !self.service.further_paths().contains(&path)
+        {
             return Err(RequestRejection::NotFound);
         }
         let allowed = self.service.method();

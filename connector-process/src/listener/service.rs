@@ -65,6 +65,11 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Paths that it serves beside that of its endpoint.
+    fn further_paths(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Time limit for the orchestrator to accept an event. A service that waits for less than
     /// [`REPLY_TIMEOUT_MS`] returns a lower limit, and retries.
     fn reply_timeout(&self) -> Duration {
@@ -156,12 +161,16 @@ pub(crate) enum InboundRequest {
     Page(PageFormat),
 }
 
-/// The format of a page that a client accepts.
+/// The page that a client requests, and its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageFormat {
     Usual,
     /// Plain text, for older clients.
     Plain,
+    /// Answer to a liveness probe.
+    Live,
+    /// Answer to a readiness probe.
+    Ready,
 }
 
 /// A button press about a tool call.

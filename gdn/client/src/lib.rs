@@ -281,7 +281,7 @@ pub struct Client {
 
 /// True if a daemon owns the state root, even if it does not listen: while it lives, it locks the
 /// directory and its pid file.
-fn is_owned(state_root: &Path) -> bool {
+pub fn is_owned(state_root: &Path) -> bool {
     let is_locked = |path: &Path| {
         let file = File::open(path).ok();
         file.is_some_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))

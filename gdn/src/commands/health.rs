@@ -229,6 +229,16 @@ const DROPPED_LATELY_MS: i64 = 10 * 60 * 1_000;
 
 /// Verdict on the daemon and everything it runs.
 pub(super) fn verdict_of_all(status: &DaemonStatus, context: &Context) -> Result<(), Failure> {
+    if status.restored.is_some() {
+        return Err(Failure::new(
+            Exit::Degraded,
+            "no process starts, because the state root was restored from a backup",
+            format!(
+                "check the restored state, then run `{}`",
+                context.daemon_command("daemon backup resume")
+            ),
+        ));
+    }
     verdict(&status.workspaces, context)?;
     let age_ms = |at: Timestamp| text::now().as_unix_millis() - at.as_unix_millis();
     let is_late = |at: Timestamp| age_ms(at) <= DROPPED_LATELY_MS;

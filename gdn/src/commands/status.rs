@@ -1,5 +1,6 @@
 //! `gdn daemon status`.
 
+mod disk;
 mod observation;
 
 use clap::Args;
@@ -7,10 +8,12 @@ use goondan_protocol::control::{DaemonStatus, FileWatchMode, Resource, Workspace
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::state_format::StateFormat;
 
+use self::disk::DiskUsage;
 use self::observation::Observation;
 use super::{approval, health, node};
 use crate::client::{Client, DaemonConnection, OtherDaemon};
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
@@ -24,11 +27,16 @@ use crate::state_format;
 Examples:
   gdn daemon status
   gdn daemon status --json | jq .pid
+  gdn daemon status --disk          size of each kind of data, and the command that frees it
 
 Exit code 16: something needs attention; 3: no daemon runs; 4: a daemon of another version runs.")]
-pub(crate) struct StatusArgs {}
+pub(crate) struct StatusArgs {
+    /// Show the disk space of each kind of data, its bound, and the command that frees it
+    #[arg(long)]
+    disk: bool,
+}
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
     let mut client = match Client::reach(&context.endpoint).await? {
         DaemonConnection::Same(client) => client,
         DaemonConnection::Other(other) => return of_another_version(other, context),
@@ -37,11 +45,25 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let output = context.output;
     // The files of another machine cannot be read from here.
     let is_here = context.remote().is_none();
+    if args.disk
+        && let Some(remote) = context.remote()
+    {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("the disk space of {remote} cannot be read from this machine"),
+            format!(
+                "run it there: `{}`",
+                remote.shell_command(&remote.gdn("daemon status --disk"))
+            ),
+        ));
+    }
+    let disk = args.disk.then(|| disk::survey(&status.state_root));
     let observation = is_here.then(|| observation::survey(&status.state_root));
     let shown = StatusOutput {
         status: &status,
         remote: context.remote().map(ToString::to_string),
         observation,
+        disk,
         // The daemon has upgraded the format; `gdn doctor` checks later changes.
         format: is_here
             .then(|| state_format::read(&status.state_root).ok().flatten())
@@ -57,6 +79,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         fields.field("Observed", observed(observation));
     }
     output.data(fields.render(output.canvas()))?;
+    if let Some(usage) = &shown.disk {
+        let table = disk::table(usage).render(output.canvas());
+        output.data(format!("\n{table}{}", disk::total(usage)))?;
+    }
     if status.workspaces.is_empty() {
         let hint = match context.remote() {
             Some(remote) => remote.shell_command(&remote.gdn("run DIR")),
@@ -90,6 +116,8 @@ struct StatusOutput<'s> {
     remote: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     observation: Option<Observation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<DiskUsage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<StateFormat>,
 }
@@ -159,6 +187,14 @@ fn fields(status: &DaemonStatus) -> Table {
             status.waiting_for_room
         );
         table.field("", Cell::styled(waiting, style::WARN));
+    }
+    if let Some(restored) = &status.restored {
+        let taken = text::clock(restored.taken_at);
+        let paused = format!(
+            "after the restore of backup {} of {taken}: no process starts before `gdn daemon backup resume`",
+            text::printable(&restored.backup_id)
+        );
+        table.field("Paused", Cell::styled(paused, style::WARN));
     }
     if status.memory_open {
         let open = format!("readable by all programs of this user: {ALLOW_DEBUGGER_VAR} is set");

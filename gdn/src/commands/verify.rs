@@ -1,6 +1,7 @@
 //! `gdn daemon verify`.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use goondan_protocol::control::{
@@ -18,7 +19,11 @@ use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+use crate::programs;
 use crate::schemas;
+
+/// Exit code of the daemon's program if another daemon owns the state root.
+const IN_USE: i32 = 3;
 
 /// Verify the integrity of stored files
 #[derive(Debug, Args)]
@@ -27,6 +32,7 @@ Examples:
   gdn daemon verify                        this project's conversations
   gdn daemon verify --conversation order-17
   gdn daemon verify --repair        set damaged data aside; nothing is deleted
+  gdn daemon verify --offline       all files of a state root that no daemon owns
   gdn daemon verify --all           include this node's copies of other nodes' workspaces
   gdn daemon verify --all --json | jq '.findings[] | select(.severity == \"error\")'
 
@@ -43,12 +49,26 @@ pub(crate) struct VerifyArgs {
     /// Include every workspace, and replicas of other nodes' workspaces
     #[arg(long)]
     all: bool,
+    /// Without a daemon: all files, except sandboxes and encrypted documents
+    #[arg(long, conflicts_with_all = ["instance", "all", "repair"])]
+    offline: bool,
     /// Quarantine damaged data, so that everything else can be used; no data is deleted
     #[arg(long)]
     repair: bool,
 }
 
+impl VerifyArgs {
+    /// True if no daemon is asked.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.offline
+    }
+}
+
 pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failure> {
+    if args.offline {
+        let found = verify_offline(context)?;
+        return tell(&args, context, &found, false);
+    }
     let mut client = context.connect().await?;
     let followed = followed(&mut client).await?;
     let named = context.workspace_id();
@@ -99,6 +119,56 @@ pub(crate) async fn run(args: VerifyArgs, context: &Context) -> Result<(), Failu
         );
     }
     tell(&args, context, &found, is_own_damaged)
+}
+
+/// Verifies the files with the daemon's program, because only it knows their format.
+fn verify_offline(context: &Context) -> Result<Verification, Failure> {
+    let program = programs::place_of(programs::ORCHESTRATOR);
+    let program = program.unwrap_or_else(|| programs::ORCHESTRATOR.into());
+    let ran = Command::new(&program)
+        .arg("--verify")
+        .arg("--state-root")
+        .arg(&context.state_root)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            Failure::new(
+                Exit::StartFailed,
+                format!("failed to run {}", program.display()),
+                "install goondan-orchestrator beside gdn",
+            )
+            .caused_by(Some(&error))
+        })?;
+    if !ran.status.success() {
+        let problem = String::from_utf8_lossy(&ran.stderr);
+        let problem = text::one_line(problem.trim().trim_start_matches("error: "));
+        let (exit, hint) = match ran.status.code() {
+            Some(IN_USE) => (
+                Exit::Conflict,
+                format!(
+                    "use the daemon: `{}`; or stop it: `{}`",
+                    context.daemon_command("daemon verify --all"),
+                    context.daemon_command("daemon shutdown")
+                ),
+            ),
+            _ => (
+                Exit::Internal,
+                "check the path and the permissions of the state root".to_owned(),
+            ),
+        };
+        return Err(Failure::new(
+            exit,
+            format!("cannot verify the files without a daemon: {problem}"),
+            hint,
+        ));
+    }
+    serde_json::from_slice(&ran.stdout).map_err(|error| {
+        Failure::of(
+            Exit::VersionMismatch,
+            &error,
+            "install all programs of goondan from one build",
+        )
+    })
 }
 
 /// Prints the findings; remaining damage is a failure.

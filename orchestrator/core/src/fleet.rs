@@ -527,7 +527,7 @@ impl Fleet {
 
     /// True if another process may be started.
     pub(crate) fn has_place_for_process(&self) -> bool {
-        self.cx.processes().has_place()
+        !self.cx.is_paused() && self.cx.processes().has_place()
     }
 
     /// The number of a task's run that has a process.

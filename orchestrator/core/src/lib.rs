@@ -29,7 +29,7 @@
 //!   turn.
 //! * Every waiting client is answered, with the outcome or an error.
 
-use goondan_protocol::control::EmptyResult;
+use goondan_protocol::control::{EmptyResult, RestoredFrom};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use uuid::Uuid;
@@ -80,6 +80,7 @@ pub use input::{
 };
 pub use instance_list::{InstanceListing, ListPurpose};
 pub use refusals::control_error;
+pub use requests::persons::check_person;
 pub use requests::verification::finding_told;
 pub use unknown_calls::UnknownCalls;
 
@@ -105,6 +106,8 @@ pub struct Facts {
     pub program: Option<std::path::PathBuf>,
     /// True if the operator lets other processes of the same user read the daemon's memory.
     pub is_memory_open: bool,
+    /// Origin of the state root, if it was restored from a backup and no person has resumed it.
+    pub restored: Option<RestoredFrom>,
     /// Name of this node in the cluster; `None` without other nodes (`REP-1`).
     pub node: Option<String>,
 }
@@ -228,9 +231,12 @@ impl Core {
         }
         self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
+        self.fleet.each_workspace(Workspace::report_lost_exports);
+        if self.fleet.cx().is_paused() {
+            return;
+        }
         self.schedules.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
-        self.fleet.each_workspace(Workspace::report_lost_exports);
         self.look_for_expired();
     }
 

@@ -655,7 +655,15 @@ impl Core {
             }
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.
-            Call::FollowLogs(_) | Call::WatchProcesses(_) => {
+            Call::FollowLogs(_)
+            | Call::WatchProcesses(_)
+            | Call::HoldWrites(_)
+            | Call::ReleaseWrites(_) => {
+                self.fleet.respond(token, &EmptyResult {});
+            }
+            // The shell has removed the mark of the restore.
+            Call::ResumeDaemon(_) => {
+                self.fleet.starts().resume();
                 self.fleet.respond(token, &EmptyResult {});
             }
             Call::CheckDaemon(_) => self.fleet.respond(token, &DaemonCheck::default()),

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt as _};
 use goondan_protocol::control::{
     Call, CallKind, ControlError, EmptyResult, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine,
-    Notification, RpcRequest, RpcResponse,
+    Notification, RpcRequest, RpcResponse, WRITE_HOLD_MS_MAX, WritesReleased,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::time::Timestamp;
@@ -23,6 +23,7 @@ use goondan_protocol::version::VersionMismatch;
 use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::traits::StreamCommon as _;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
@@ -41,8 +42,9 @@ use super::descriptors;
 use super::event::ShellEvent;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
+use super::write_gate::{WriteGate, WriteHold};
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS, SOCKET_LOOK_MS};
-use goondan_core::{CoreInput, Peer, RequestToken};
+use goondan_core::{CoreInput, Peer, RequestToken, check_person};
 
 mod accept_backoff;
 pub(super) mod client;
@@ -62,6 +64,8 @@ pub(super) struct ControlServer {
     pub(super) hub: Arc<LogHub>,
     /// Recognizes the daemon's own children, and all of their descendants.
     pub(super) descent: Arc<Descent>,
+    /// Gate of the daemon's writes, for backups.
+    pub(super) gate: WriteGate,
     pub(super) ending: CancellationToken,
 }
 
@@ -238,9 +242,44 @@ impl ControlServer {
                 let following = async move { follow_logs(&hub, &client, id, &follow).await };
                 spoken.followers.spawn(following);
             }
+            Call::HoldWrites(hold) => {
+                let held = match check_person(client.peer, &Call::HoldWrites(hold)) {
+                    Ok(()) => self.hold_writes(hold.max_ms).await,
+                    Err(error) => Err(error),
+                };
+                let result = held.map(|held| spoken.hold = Some(held));
+                client.respond(id, result.map(|()| json!({})));
+            }
+            Call::ReleaseWrites(_) => {
+                let hold = spoken.hold.take();
+                let held = hold.is_some_and(WriteHold::release);
+                client.respond(id, Ok(json!(WritesReleased { held })));
+            }
             call => spoken.tokens.push(self.forward(&client, id, call).await),
         }
         true
+    }
+
+    /// Holds the daemon's writes for a client.
+    async fn hold_writes(&self, max_ms: u64) -> Result<WriteHold, ControlError> {
+        if max_ms > WRITE_HOLD_MS_MAX {
+            return Err(invalid(&format!(
+                "`maxMs` must be at most {WRITE_HOLD_MS_MAX}"
+            )));
+        }
+        let gate = self.gate.clone();
+        let holding = tokio::task::spawn_blocking(move || gate.hold(Duration::from_millis(max_ms)));
+        match holding.await {
+            Ok(Ok(hold)) => {
+                tracing::info!(max_ms, "writes are held for a backup");
+                Ok(hold)
+            }
+            Ok(Err(refusal)) => {
+                let error = ControlError::new(ErrorCode::Overloaded, refusal.to_string());
+                Err(error.suggest("try again in a moment"))
+            }
+            Err(error) => Err(ControlError::new(ErrorCode::Internal, error.to_string())),
+        }
     }
 
     async fn forward(&self, client: &ControlClient, id: u64, call: Call) -> RequestToken {
@@ -263,6 +302,8 @@ struct ClientDialogue {
     greeting: GreetingState,
     tokens: Vec<RequestToken>,
     followers: JoinSet<()>,
+    /// Ends with the connection.
+    hold: Option<WriteHold>,
 }
 
 /// Version of a client, according to its greeting.

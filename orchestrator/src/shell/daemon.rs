@@ -44,12 +44,14 @@ use super::launcher::Launcher;
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
 use super::oauth::OAuthThread;
+use super::offline_verification;
 use super::orphans::{self, Mark};
 use super::orphans_of_agents;
 use super::programs::Programs;
 use super::proposals;
 use super::replication::handle::Replication;
 use super::replication::{self, PreparedReplication, Surroundings};
+use super::restored;
 use super::self_check;
 use super::signals;
 use super::supervisor::EventLoop;
@@ -137,6 +139,9 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         check_apart(project, &state_root)?;
     }
     check_owners(&state_root)?;
+    if args.verify {
+        return verify_offline(&state_root);
+    }
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
     // Before anything is open that its thread would hold.
     let launcher = Launcher::begin(programs).map_err(|error| StartFailure::new(&error))?;
@@ -153,6 +158,24 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         runtime.shutdown_background();
     }
     ended
+}
+
+/// Prints the state of all files of a System Root that no daemon owns.
+fn verify_offline(state_root: &Path) -> Result<(), StartFailure> {
+    if !state_root.is_dir() {
+        return Err(StartFailure {
+            code: 1,
+            message: format!("`{}` is not a directory", state_root.display()),
+            hint: Some("name the state directory with `--state-root`".to_owned()),
+        });
+    }
+    let root = SystemRoot::take(state_root).map_err(|error| not_taken(&error))?;
+    let disk = guarded_disk(root.layout());
+    let found = offline_verification::run(&root, &disk);
+    let found = found.map_err(|error| StartFailure::new(&error))?;
+    let text = serde_json::to_string(&found).map_err(|error| StartFailure::new(&error))?;
+    let written = writeln!(std::io::stdout().lock(), "{text}");
+    written.map_err(|error| StartFailure::new(&error))
 }
 
 /// Why the System Root is not this daemon's, with what to do.
@@ -266,7 +289,7 @@ fn guarded_disk(layout: &Layout) -> GuardedDisk {
 async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<(), StartFailure> {
     let layout = root.layout().clone();
     let disk = TimedDisk::new(guarded_disk(&layout));
-    let syncs = disk.times();
+    let (syncs, gate) = (disk.times(), disk.gate());
     let plain: Arc<dyn Disk> = Arc::new(disk);
     let prepared = prepare_replication(root)?;
     let replication = prepared.as_ref().map(|(handle, _)| handle.clone());
@@ -344,6 +367,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
             .and_then(|program| program.canonicalize())
             .ok(),
         is_memory_open: is_memory_open(),
+        restored: restored::read(&layout),
         node,
     };
     log_start(&layout, &launcher);
@@ -382,6 +406,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         events: events.clone(),
         hub: hub.clone(),
         descent,
+        gate,
         ending: ending.clone(),
     };
     let mut tasks = tokio::task::JoinSet::new();

@@ -40,6 +40,7 @@ use super::orphans_of_agents;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
 use super::replication::handle::{Replication, UnacknowledgedWorkspaces};
+use super::restored;
 use super::self_check;
 use super::supply;
 use super::tasks::TaskThread;
@@ -48,7 +49,9 @@ use super::workspace_load::Projects;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
 use crate::metrics::{Metrics, ShellMetrics};
 use goondan_core::limits::TICK_MS;
-use goondan_core::{ClockTime, Core, CoreInput, LogEvent, ProcessId, RequestToken, Severity};
+use goondan_core::{
+    ClockTime, Core, CoreInput, LogEvent, ProcessId, RequestToken, Severity, check_person,
+};
 
 mod effects;
 
@@ -297,6 +300,20 @@ impl EventLoop {
                 result: self_check::answer(&projects),
             });
         }
+        if let Call::ResumeDaemon(_) = &*call {
+            let (disk, layout) = (self.disk.clone(), self.layout.clone());
+            return self.in_background(move || {
+                let removed = check_person(peer, &call)
+                    .and_then(|()| restored::remove(disk.as_ref(), &layout));
+                match removed {
+                    Ok(()) => ShellEvent::Input(CoreInput::Request { token, peer, call }),
+                    Err(error) => ShellEvent::Answer {
+                        token,
+                        result: Err(error),
+                    },
+                }
+            });
+        }
         if let Some(replication) = self.replication.clone() {
             match &*call {
                 Call::ListNodes(list) => {
@@ -529,6 +546,8 @@ impl EventLoop {
             started_at: self.started_at,
             syncs: self.syncs.read(),
             dropped_log_lines: self.reports.hub.dropped_lines().count,
+            disk: supply::disk(self.layout.root()),
+            supply: supply::measure(self.cgroups.dir()),
         };
         self.metrics.snapshot(samples, own)
     }

@@ -17,6 +17,16 @@ pub(super) fn measure(cgroup: Option<&Path>) -> ResourceUsage {
     }
 }
 
+/// Free space and size of a file system, in bytes.
+pub(super) fn disk(path: &Path) -> Option<(u64, u64)> {
+    let found = nix::sys::statvfs::statvfs(path).ok()?;
+    let unit = found.fragment_size();
+    Some((
+        found.blocks_available().saturating_mul(unit),
+        found.blocks().saturating_mul(unit),
+    ))
+}
+
 /// The share with less left.
 fn scarcer(one: Option<ResourceLevel>, other: Option<ResourceLevel>) -> Option<ResourceLevel> {
     let free = |share: &ResourceLevel| share.limit.saturating_sub(share.used);

@@ -1,4 +1,5 @@
-//! A disk that measures the duration of each sync (`OBS-3`).
+//! A disk that measures the duration of each sync (`OBS-3`), and whose changes wait while a backup is
+//! made.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,6 +10,8 @@ use std::time::Instant;
 use goondan_durable::disk::{Disk, DiskEntry, DiskFile, Stat};
 use goondan_protocol::metrics::{Histogram, Metric, Micros};
 use goondan_trees::GuardedDisk;
+
+use super::write_gate::WriteGate;
 
 /// Durations of syncs. Clones share the data.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +41,7 @@ impl SyncTimes {
 pub(super) struct TimedDisk {
     disk: GuardedDisk,
     times: SyncTimes,
+    gate: WriteGate,
 }
 
 impl TimedDisk {
@@ -45,7 +49,12 @@ impl TimedDisk {
         Self {
             disk,
             times: SyncTimes::default(),
+            gate: WriteGate::default(),
         }
+    }
+
+    pub(super) fn gate(&self) -> WriteGate {
+        self.gate.clone()
     }
 
     pub(super) fn times(&self) -> SyncTimes {
@@ -56,16 +65,19 @@ impl TimedDisk {
         Box::new(TimedFile {
             file,
             times: self.times.clone(),
+            gate: self.gate.clone(),
         })
     }
 }
 
 impl Disk for TimedDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let _pass = self.gate.pass();
         Ok(self.timed(self.disk.open(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let _pass = self.gate.pass();
         Ok(self.timed(self.disk.create(path)?))
     }
 
@@ -83,22 +95,27 @@ impl Disk for TimedDisk {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.disk.create_dir(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.disk.rename(from, to)
     }
 
     fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.disk.link(file, name)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.disk.remove_file(path)
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.disk.remove_tree(path)
     }
 
@@ -111,6 +128,7 @@ impl Disk for TimedDisk {
 struct TimedFile {
     file: Box<dyn DiskFile>,
     times: SyncTimes,
+    gate: WriteGate,
 }
 
 impl DiskFile for TimedFile {
@@ -119,10 +137,12 @@ impl DiskFile for TimedFile {
     }
 
     fn append(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let _pass = self.gate.pass();
         self.file.append(buf)
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
+        let _pass = self.gate.pass();
         self.file.set_len(len)
     }
 
@@ -143,6 +163,7 @@ impl DiskFile for TimedFile {
     }
 
     fn share(&mut self, source: &dyn DiskFile) -> io::Result<bool> {
+        let _pass = self.gate.pass();
         self.file.share(source)
     }
 

@@ -79,6 +79,10 @@ pub struct DaemonStatus {
     /// its children, which holds secrets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub memory_open: bool,
+    /// Origin of the state root, if it was restored from a backup and no person has resumed it: no
+    /// process starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<RestoredFrom>,
     /// True if it is stopping.
     pub stopping: bool,
     /// The registered workspaces: the first page of `workspace.list`.
@@ -86,6 +90,18 @@ pub struct DaemonStatus {
     /// Start of the next page of workspaces; absent if the first page has all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_workspace: Option<WorkspaceId>,
+}
+
+/// Origin of a restored state root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoredFrom {
+    /// Id of the backup.
+    pub backup_id: String,
+    /// Time of the backup.
+    pub taken_at: Timestamp,
+    /// Time of the restore.
+    pub restored_at: Timestamp,
 }
 
 /// The file descriptors of a process.
@@ -146,6 +162,37 @@ pub struct DaemonCheck {
     #[serde(default)]
     pub network: NetworkSettings,
 }
+
+/// `daemon.holdWrites`: holds all changes of the daemon's files for a short time, so that a client
+/// can copy them in one state. Ends with `daemon.releaseWrites`, with the connection, or after
+/// `maxMs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HoldWrites {
+    /// Longest duration, in milliseconds; at most [`WRITE_HOLD_MS_MAX`].
+    pub max_ms: u64,
+}
+
+/// Longest duration for which a client can hold the daemon's writes, in milliseconds.
+pub const WRITE_HOLD_MS_MAX: u64 = 10_000;
+
+/// `daemon.releaseWrites`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseWrites {}
+
+/// Result of `daemon.releaseWrites`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WritesReleased {
+    /// True if the writes of this connection were held until now.
+    pub held: bool,
+}
+
+/// `daemon.resume`: starts the processes of a restored state root.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeDaemon {}
 
 /// `daemon.metrics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

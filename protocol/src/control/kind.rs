@@ -38,6 +38,8 @@ impl From<&Call> for CallKind {
             Call::Connect(_)
             | Call::Status(_)
             | Call::Stop(_)
+            | Call::ReleaseWrites(_)
+            | Call::ResumeDaemon(_)
             | Call::ListProcesses(_)
             | Call::ListNodes(_)
             | Call::DrainNode(_)

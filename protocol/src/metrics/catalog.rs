@@ -122,6 +122,20 @@ metrics! {
     GenAiOperationDuration = "gen_ai_client_operation_duration_seconds" Histogram
         [Workspace, Model, ErrorType] unit "seconds" bounds GEN_AI_SECONDS:
         "Duration of each request to a model.";
+    DiskFree = "goondan_disk_free_bytes" Gauge [] unit "bytes":
+        "Free space of the file system of the state root.";
+    DiskSize = "goondan_disk_size_bytes" Gauge [] unit "bytes":
+        "Size of the file system of the state root.";
+    OpenFiles = "goondan_open_files" Gauge []: "Open file descriptors of the daemon.";
+    OpenFilesLimit = "goondan_open_files_limit" Gauge []:
+        "Limit of the daemon's open file descriptors.";
+    MemoryUsed = "goondan_memory_used_bytes" Gauge [] unit "bytes":
+        "Used memory of the machine, or of the daemon's control group if less is free there.";
+    MemoryLimit = "goondan_memory_limit_bytes" Gauge [] unit "bytes":
+        "Memory of the machine, or the limit of the daemon's control group if less is free there.";
+    SystemTasks = "goondan_system_tasks" Gauge []:
+        "Processes and threads of the machine, or of the daemon's control group if fewer are free there.";
+    SystemTasksLimit = "goondan_system_tasks_limit" Gauge []: "Limit of these processes and threads.";
     LogLinesDropped = "goondan_log_lines_dropped" Counter []:
         "Log lines dropped because stdout was read too slowly.";
     SeriesDropped = "goondan_series_dropped" Gauge []:

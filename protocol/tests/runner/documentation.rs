@@ -309,6 +309,9 @@ fn check_result(method: &str, result: &str) {
     match method {
         control::Connect::NAME => result_round_trip::<control::Connect>(result),
         control::CheckDaemon::NAME => result_round_trip::<control::CheckDaemon>(result),
+        control::HoldWrites::NAME => result_round_trip::<control::HoldWrites>(result),
+        control::ReleaseWrites::NAME => result_round_trip::<control::ReleaseWrites>(result),
+        control::ResumeDaemon::NAME => result_round_trip::<control::ResumeDaemon>(result),
         control::ReadMetrics::NAME => result_round_trip::<control::ReadMetrics>(result),
         control::CheckNodes::NAME => result_round_trip::<control::CheckNodes>(result),
         control::ListNodes::NAME => result_round_trip::<control::ListNodes>(result),

@@ -15,6 +15,8 @@ mod ask;
 #[cfg(test)]
 mod authority;
 #[cfg(test)]
+mod backups;
+#[cfg(test)]
 mod bundles;
 #[cfg(test)]
 mod cancellation;

@@ -54,6 +54,14 @@ fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
         Scrape::read(&page.body).sum("goondan_turns_total", &COMPLETED) == Some(2.0)
     });
     assert_eq!(http::get(address, "/").unwrap().status, 404);
+    for name in [
+        "goondan_disk_free_bytes",
+        "goondan_open_files",
+        "goondan_memory_used_bytes",
+        "goondan_system_tasks_limit",
+    ] {
+        assert!(all.sum(name, &[]) > Some(0.0), "{name}");
+    }
     let older = http::request(
         address,
         "GET",
@@ -70,6 +78,20 @@ fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     let posted = http::post(address, "/metrics", &[], "x").unwrap();
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET")));
+
+    // A daemon with an invalid configuration is alive, and not ready.
+    let status = |path: &str| http::get(address, path).unwrap().status;
+    assert_eq!((status("/livez"), status("/readyz")), (200, 200));
+    std::fs::write(home.project().join("goondan.yaml"), "kind: [").unwrap();
+    home.gdn(&["reload"]);
+    wait_until("the workspace is not ready", || status("/readyz") == 503);
+    assert_eq!(status("/livez"), 200);
+    let told = http::get(address, "/readyz").unwrap();
+    assert!(
+        told.body.contains("configuration cannot run"),
+        "{}",
+        told.body
+    );
     daemon.stop().check(false);
 }
 

@@ -37,6 +37,7 @@ pub(crate) const CRATES: [(&str, &str); 32] = [
     ("goondan_connectors", "connector-process/connectors"),
     ("goondan_connector_process", "connector-process"),
     ("gdn", "gdn"),
+    ("goondan_backup", "gdn/backup"),
     ("goondan_client", "gdn/client"),
     ("goondan_studio", "gdn/studio"),
     ("goondan_tests", "tests"),

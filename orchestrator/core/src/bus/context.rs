@@ -131,6 +131,16 @@ impl Cx {
         &self.facts
     }
 
+    /// True if no process may start, because the state root was restored from a backup and no person
+    /// has resumed it.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.facts.restored.is_some()
+    }
+
+    pub(crate) fn end_pause(&mut self) {
+        self.facts.restored = None;
+    }
+
     /// The latest request to stop the daemon, if any.
     pub(crate) fn stopping(&self) -> Option<DaemonShutdown> {
         self.stopping

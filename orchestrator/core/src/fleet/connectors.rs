@@ -37,6 +37,7 @@ use super::event_queue::EventOrigin;
 use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
+use super::starts::PAUSED;
 use super::tokens::TokenStore;
 use super::{ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
@@ -298,6 +299,10 @@ impl Connector {
         let (Some(definition), Some(bundle)) = (self.wanted.clone(), bundle) else {
             return false;
         };
+        if cx.is_paused() {
+            self.wait_for(cx, PAUSED.to_owned());
+            return true;
+        }
         match tokens.for_needs(&tokens::needs_of_connection(&definition)) {
             Ok(tokens) => {
                 let limits = definition.limits;
@@ -313,7 +318,11 @@ impl Connector {
 
     /// Delays the start until its token is available.
     fn wait_for_token(&mut self, cx: &mut Cx, need: &OAuthNeed) {
-        let why = tokens::lacks(need);
+        self.wait_for(cx, tokens::lacks(need));
+    }
+
+    /// Delays the start for a reason.
+    fn wait_for(&mut self, cx: &mut Cx, why: String) {
         self.readiness = Readiness::NotReady;
         if self.slot.detail.as_ref() != Some(&why) {
             self.slot.detail = Some(why.clone());

@@ -27,6 +27,7 @@ impl Fleet {
             cgroup: None,
             program: None,
             is_memory_open: false,
+            restored: None,
             node: None,
         };
         let mut fleet = Self::new(facts, || uuid::Uuid::from_u128(1));

@@ -21,6 +21,10 @@ use crate::limits::{
 };
 use crate::{LogEvent, ProcessId};
 
+/// Reason that no process starts in a restored state root.
+pub(super) const PAUSED: &str =
+    "paused after a restore: check the restored state, then run `gdn daemon backup resume`";
+
 /// Starting processes, and conversations whose agent waits to start.
 #[derive(Debug, Default)]
 struct StartQueue {
@@ -157,6 +161,9 @@ impl Starts<'_> {
 
     /// Reason a start must wait, if any.
     fn why_not_start(&mut self, at: &InstanceRef) -> Option<String> {
+        if self.cx.is_paused() {
+            return Some(PAUSED.to_owned());
+        }
         if !self.cx.processes().has_place() {
             self.make_place();
             return Some(format!(
@@ -197,13 +204,23 @@ impl Starts<'_> {
     }
 
     /// Starts queued agents while capacity lasts.
-    fn let_in(&mut self) {
-        while self.queue.has_place()
+    pub(super) fn let_in(&mut self) {
+        while !self.cx.is_paused()
+            && self.queue.has_place()
             && self.cx.processes().has_place()
             && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.queue.next()
         {
             self.start_agent(&at);
+        }
+    }
+
+    /// Lets processes start in a restored state root.
+    pub(crate) fn resume(&mut self) {
+        if self.cx.is_paused() {
+            self.cx.end_pause();
+            self.cx.log(LogEvent::info("resumed after a restore"));
+            self.let_in();
         }
     }
 

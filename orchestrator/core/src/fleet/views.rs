@@ -109,6 +109,7 @@ impl<'a> View<'a> {
                 _ => self.starts.waiting(),
             },
             memory_open: self.cx.facts().is_memory_open,
+            restored: self.cx.facts().restored.clone(),
             stopping: self.cx.stopping().is_some(),
             workspaces: workspaces.workspaces,
             next_workspace: workspaces.next,

@@ -148,6 +148,8 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             let command = format!("gdn workspace permission {verb} {}", call.permission);
             person("deciding about a permission of a workspace", command)
         }
+        Call::HoldWrites(_) => person("holding the daemon's writes", "gdn daemon backup create DIR"),
+        Call::ResumeDaemon(_) => person("resuming after a restore", "gdn daemon backup resume"),
         Call::RotateSecrets(_) => person("rotating the identity", "gdn secret rotate"),
 
         Call::StorePackage(_) => person("installing a package", "gdn package install"),
@@ -221,6 +223,8 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         // deletes data or makes a decision that waits for a person, and secrets require a person's
         // consent.
         | Call::Stop(_)
+        // It ends only what the same connection holds.
+        | Call::ReleaseWrites(_)
         | Call::OpenWorkspace(_)
         | Call::CloseWorkspace(_)
         | Call::Restart(_)
@@ -252,7 +256,7 @@ fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<Pers
 /// # Errors
 ///
 /// [`ErrorCode::PersonNeeded`].
-pub(crate) fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> {
+pub fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> {
     // Most methods are for everyone, and most clients are persons.
     if peer.standing == ClientOrigin::Person {
         return Ok(());

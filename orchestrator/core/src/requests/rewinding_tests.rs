@@ -57,6 +57,7 @@ impl World {
             cgroup: None,
             program: None,
             is_memory_open: false,
+            restored: None,
             node: None,
         };
         let mut next = 0_u128;

@@ -285,6 +285,7 @@ fn new_core(now: Timestamp, uuids: u128) -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
+        restored: None,
         node: None,
     };
     let mut next = uuids;

@@ -193,6 +193,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
+        restored: None,
         node: None,
     };
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -200,6 +200,7 @@ fn new_core() -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
+        restored: None,
         node: None,
     };
     let mut next = 0_u128;
