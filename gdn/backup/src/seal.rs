@@ -153,8 +153,9 @@ impl Recipients {
     /// # Errors
     ///
     /// [`BackupError::Recipient`].
-    pub fn parse(all: impl IntoIterator<Item = &str>) -> Result<Self, BackupError> {
+    pub fn parse(all: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, BackupError> {
         let parsed = all.into_iter().map(|text| {
+            let text = text.as_ref();
             let recipient = text.trim().parse::<x25519::Recipient>();
             recipient.map_err(|_| BackupError::Recipient {
                 recipient: text.to_owned(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    ListWorkspaces, PackagesPruned, PruneInstances, PrunePackages, PruneTasks,
+    ErrorCode, ListWorkspaces, PackagesPruned, PruneInstances, PrunePackages, PruneTasks,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::task::TaskId;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::confirm::confirm;
 use super::instance::parse_age_ms;
-use crate::client::Client;
+use crate::client::{CallError, Client};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -147,7 +147,16 @@ async fn collect(
             workspace_id: workspace_id.clone(),
             key,
         };
-        let instances = client.change(instances).await?.instances;
+        let instances = match client.change(instances).await {
+            Ok(pruned) => pruned.instances,
+            // The refusal for a workspace without a policy, in which no conversation expires.
+            Err(CallError::Refused(refused))
+                if older_than_ms.is_none() && refused.code == ErrorCode::InvalidRequest =>
+            {
+                Vec::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
         let keys = instances
             .into_iter()
             .map(|it| of_workspace(it.instance_key));

@@ -423,7 +423,7 @@ fn queue_1_records_are_read_as_they_are_written() {
         },
     ];
     let texts = [
-        r#"{"event":"entered","data":{"proposal":{"task":"a","digest":"digest of a","priority":-2}}}"#,
+        r#"{"event":"entered","data":{"proposal":{"task":"a","digest":"digest of a","priority":-2,"target":{"kind":"project"}}}}"#,
         r#"{"event":"moved","data":{"task":"a","to":{"before":"b"}}}"#,
         r#"{"event":"attempt_begun","data":{"attempt":1,"tasks":["a"]}}"#,
         r#"{"event":"left","data":{"task":"a","outcome":{"kind":"conflict","base":"base","text":"conflict"}}}"#,

@@ -11,6 +11,8 @@
 //! `GOONDAN_TEST_QUEUE_TASKS=40` runs that many tasks, with a kill of the daemon for each, and prints
 //! the throughput beside approving and testing one change after the other by hand.
 
+#![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -82,7 +82,7 @@ fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
     // A daemon with an invalid configuration is alive, and not ready.
     let status = |path: &str| http::get(address, path).unwrap().status;
     assert_eq!((status("/livez"), status("/readyz")), (200, 200));
-    std::fs::write(home.project().join("goondan.yaml"), "kind: [").unwrap();
+    home.write("project/goondan.yaml", "kind: [");
     home.gdn(&["reload"]);
     wait_until("the workspace is not ready", || status("/readyz") == 503);
     assert_eq!(status("/livez"), 200);

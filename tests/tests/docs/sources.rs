@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name in code, and its directory.
-pub(crate) const CRATES: [(&str, &str); 32] = [
+pub(crate) const CRATES: [(&str, &str); 33] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
