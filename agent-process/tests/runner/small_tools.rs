@@ -9,7 +9,14 @@ use crate::bash::{call, toolbox_of};
 use crate::support::{TestProject, put, tool};
 
 fn toolbox(site: &TestProject) -> Toolbox {
-    toolbox_of(site, tool_names().map(tool).collect())
+    let tools = tool_names().map(|name| {
+        let mut tool = tool(name);
+        if name == "agent" {
+            tool.config.insert("agent".to_owned(), json!("expert"));
+        }
+        tool
+    });
+    toolbox_of(site, tools.collect())
 }
 
 /// Checks and runs a call, as a turn does.

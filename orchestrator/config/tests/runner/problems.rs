@@ -211,7 +211,7 @@ fn references_are_followed() {
             "Model/main}}",
             &tools("{kind: Tool, name: bahs, package: '@goondan/base'}")
         ),
-        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `agents`, `bash`, \
+        "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `agent`, `agents`, `bash`, \
          `discord`, `email`, `event`, `file-system`, `github`, `gitlab`, `http-fetch`, `json-query`, `matrix`, `mcp`, `proposal`, `proposal-review`, `sandbox`, `schedule`, `self-restart`, `slack`, `swarm-bundle`, `tasks`, `telegram`, `text-transform` or `wait`"
     );
     assert_eq!(
