@@ -75,13 +75,13 @@ mod tests {
     fn prov_1_a_failed_program_is_quoted() {
         let npm = [
             "npm error code E404",
-            "npm error 404 Not Found - GET https://registry.example.org/none",
+            "npm error 404 Not Found - GET https://packages.example.org/none",
             "npm error A complete log of this run can be found in: /tmp/x.log",
         ];
         assert_eq!(
             explained(&npm),
             "it exited with code 1: npm error code E404; \
-             npm error 404 Not Found - GET https://registry.example.org/none"
+             npm error 404 Not Found - GET https://packages.example.org/none"
         );
         let node = [
             "node:internal/modules/cjs/loader:1228",
