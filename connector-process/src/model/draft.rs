@@ -66,6 +66,8 @@ pub(super) struct Draft {
     refusal: String,
     thought: String,
     tags: ThoughtTags,
+    /// True if the text can contain parts of the model's template.
+    is_raw: bool,
     /// Start and opening tag of a thought after text, until it ends.
     open_thought: Option<(usize, &'static str)>,
     blocks: Vec<Value>,
@@ -106,8 +108,10 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds text that can contain thoughts in tags.
-    pub(super) fn say_tagged(&mut self, text: &str) -> Result<(), Excess> {
+    /// Adds text of a server that may not parse its model's template: it can contain thoughts in
+    /// tags, and calls.
+    pub(super) fn say_raw(&mut self, text: &str) -> Result<(), Excess> {
+        self.is_raw = true;
         let pieces = self.tags.feed(text, self.has_thought());
         self.take_tagged(pieces)
     }
@@ -150,9 +154,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Converts calls of the request's tools that the model wrote as text.
+    /// Converts calls of the request's tools within raw text.
     pub(super) fn take_text_calls(&mut self, names: &ToolNames) -> Result<(), Excess> {
-        if !self.calls.is_empty() {
+        if !self.is_raw || !self.calls.is_empty() {
             return Ok(());
         }
         let found = text_calls::split(&self.text, |name| names.offers(name));

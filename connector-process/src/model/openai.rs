@@ -186,7 +186,7 @@ fn assistant(question: &ChatRequest, said: &ChatMessage, with_thoughts: bool) ->
 #[derive(Debug, Default)]
 pub(super) struct OpenAiReader {
     calls: CallJoiner,
-    /// True for a service that never writes thoughts into the text.
+    /// True for a service that never writes thoughts or calls into the text.
     has_plain_text: bool,
 }
 
@@ -407,7 +407,7 @@ impl OpenAiReader {
     fn say(&self, text: &str, draft: &mut Draft) -> Result<(), Excess> {
         match self.has_plain_text {
             true => draft.say(text),
-            false => draft.say_tagged(text),
+            false => draft.say_raw(text),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Tool calls in the text of a reply (pure).
 //!
-//! A server without a parser for the calls of its model sends them as the model wrote them. They
-//! count only at the end of the text, at the start of a line, and if all of them name offered tools,
-//! because a text can also show how a call looks.
+//! A server without a parser for the calls of its model sends them as the model wrote them. A text
+//! can also show an example of a call. Calls therefore count only at the end of the text, at the
+//! start of a line, outside of code, and with names of offered tools.
 
 use serde_json::{Map, Value};
+
+use super::thought_tags::FENCE;
 
 /// Marks at the start of a call.
 const BLOCK: (&str, &str) = ("<tool_call>", "</tool_call>");
@@ -24,27 +26,31 @@ pub(super) fn split(
     text: &str,
     is_offered: impl Fn(&str) -> bool,
 ) -> Option<(&str, Vec<TextCall>)> {
-    let starts = [BLOCK.0, LIST, PYTHON_TAG].into_iter();
-    let start = starts.filter_map(|mark| start_of(text, mark)).min()?;
-    let (before, mut rest) = text.split_at_checked(start)?;
+    let (before, mut rest) = text.trim_end().split_at_checked(start_of_calls(text)?)?;
     let mut calls = Vec::new();
-    while !rest.trim().is_empty() {
-        let (found, behind) = next_calls(rest.trim_start())?;
+    while !rest.is_empty() {
+        let (found, behind) = next_calls(rest)?;
         calls.extend(found);
-        rest = behind;
+        rest = behind.trim_start();
     }
     let is_complete = !calls.is_empty() && calls.iter().all(|(name, _)| is_offered(name));
     is_complete.then(|| (before.trim_end(), calls))
 }
 
-/// The first place of a mark at the start of a line.
-fn start_of(text: &str, mark: &str) -> Option<usize> {
-    let mut places = text.match_indices(mark).map(|(at, _)| at);
-    places.find(|at| {
-        let before = text.get(..*at).unwrap_or_default();
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        line.trim().is_empty()
-    })
+/// The first place of a mark at the start of a line, outside of code.
+fn start_of_calls(text: &str) -> Option<usize> {
+    let (mut at, mut is_in_code) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_start();
+        let begins_with = |mark: &str| content.starts_with(mark);
+        if begins_with(FENCE) {
+            is_in_code = !is_in_code;
+        } else if !is_in_code && [BLOCK.0, LIST, PYTHON_TAG].into_iter().any(begins_with) {
+            return Some(at + line.len() - content.len());
+        }
+        at += line.len();
+    }
+    None
 }
 
 /// The calls of the next mark, and the text behind them.
@@ -149,6 +155,11 @@ mod tests {
                 &both,
             ),
             (format!("<tool_call>{json_call}"), "", &read),
+            (
+                format!("```\n<tool_call>{json_list}\n```\n{}", block(json_call)),
+                format!("```\n<tool_call>{json_list}\n```").as_str(),
+                &read,
+            ),
             (block(function), "", &read),
             (format!("[TOOL_CALLS][{json_call}, {json_list}]"), "", &both),
             (
@@ -175,6 +186,8 @@ mod tests {
             format!("Write <tool_call>{call}</tool_call>."),
             format!("Write <tool_call>{call}</tool_call>"),
             format!("<tool_call>{call}</tool_call>\nThis reads."),
+            format!("```\n<tool_call>{call}</tool_call>\n```"),
+            format!("Without an end:\n```\n<tool_call>{call}</tool_call>"),
             r#"<tool_call>{"name": "delete", "arguments": {}}</tool_call>"#.to_owned(),
             "<tool_call>read a</tool_call>".to_owned(),
             "<tool_call></tool_call>".to_owned(),

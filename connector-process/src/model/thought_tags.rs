@@ -2,7 +2,8 @@
 //!
 //! A server without a parser for the template of its model sends the model's thoughts as text,
 //! between tags. The template can contain the opening tag itself, so that only the closing one
-//! arrives. Tags that a text only mentions stay: those in quotes, in code, and within a line.
+//! arrives. Tags that a text mentions stay: those in quotes or code, indented ones, opening ones
+//! within a line, and closing ones that are words of a sentence.
 
 /// Tags of templates.
 const TAGS: &[Tag] = &[
@@ -44,10 +45,16 @@ const TAGS: &[Tag] = &[
 const CLOSE_ALONE: &[&str] = &["</think>", "<|END_THINKING|>"];
 
 /// Start and end of a block of code, at the start of a line.
-const FENCE: &str = "```";
+pub(super) const FENCE: &str = "```";
 
 /// Characters around a tag that a text mentions.
 const QUOTES: &[char] = &['`', '"', '\'', '“', '”'];
+
+/// Characters after a closing tag that is a word of a sentence.
+const WORD_ENDS: &[char] = &[' ', '.', ',', ';', ':', '?', ')'];
+
+/// White space that is held at the start of a reply, in bytes. A reply with more starts with text.
+const SPACE_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag {
@@ -157,11 +164,16 @@ impl ThoughtTags {
     fn start(&mut self, after_thought: bool, is_end: bool, pieces: &mut Vec<TaggedPiece>) -> bool {
         let text = self.held.trim_start();
         if text.is_empty() {
-            // White space alone is no answer, but stays the text of a reply without another.
-            if is_end && !after_thought && !self.held.is_empty() {
-                pieces.push(TaggedPiece::Text(std::mem::take(&mut self.held)));
+            // The white space between a thought and the answer belongs to the template.
+            if after_thought {
+                self.held.clear();
             }
-            return false;
+            if !is_end && self.held.len() <= SPACE_BYTES_MAX {
+                return false;
+            }
+            // A reply of only white space keeps it as its text.
+            self.begin_answer();
+            return true;
         }
         for tag in TAGS {
             match matches(text, tag.open) {
@@ -175,13 +187,17 @@ impl ThoughtTags {
                 Match::Undecided | Match::No => {}
             }
         }
-        // The white space between a thought and the answer belongs to the template.
         if after_thought {
             self.held = text.to_owned();
         }
-        self.place = Place::Answer;
-        self.is_line_start = true;
+        self.begin_answer();
         true
+    }
+
+    fn begin_answer(&mut self) {
+        self.place = Place::Answer;
+        self.previous = None;
+        self.is_line_start = true;
     }
 
     fn begin_thought(
@@ -219,6 +235,7 @@ impl ThoughtTags {
                     self.pass_thought(pieces);
                     pieces.push(TaggedPiece::ThoughtEnds);
                     self.held = rest;
+                    self.previous = None;
                     self.place = match after_answer {
                         true => Place::Answer,
                         false => Place::Start {
@@ -262,7 +279,7 @@ impl ThoughtTags {
         }
     }
 
-    /// Whether the tag from `at` to `after` is between two quotation marks.
+    /// Compares the characters around the tag from `at` to `after` with quotation marks.
     fn is_quoted(&self, at: usize, after: usize, is_end: bool) -> Match {
         let before = self.held.get(..at).unwrap_or_default();
         let previous = before.chars().next_back().or(self.previous);
@@ -340,7 +357,7 @@ impl ThoughtTags {
         }
         for tag in TAGS {
             match matches(text, tag.open) {
-                Match::Yes if self.is_line_start => return Mark::Opens(*tag),
+                Match::Yes if self.previous.is_none_or(|c| c == '\n') => return Mark::Opens(*tag),
                 Match::Yes => {
                     self.has_opened = true;
                     return Mark::None;
@@ -366,10 +383,13 @@ impl ThoughtTags {
     fn closing_mark(&self, text: &str, tag: &'static str, is_end: bool) -> Mark {
         let next = text.get(tag.len()..).and_then(|rest| rest.chars().next());
         let is_after_quote = self.previous.is_some_and(|c| QUOTES.contains(&c));
+        let is_after_word = !self.is_line_start && self.previous == Some(' ');
         match next {
-            _ if !is_after_quote => Mark::Closes(tag),
+            _ if !is_after_quote && !is_after_word => Mark::Closes(tag),
             None if !is_end => Mark::Undecided,
-            Some(c) if QUOTES.contains(&c) => Mark::None,
+            None if is_after_word => Mark::None,
+            Some(c) if is_after_quote && QUOTES.contains(&c) => Mark::None,
+            Some(c) if is_after_word && WORD_ENDS.contains(&c) => Mark::None,
             Some(_) | None => Mark::Closes(tag),
         }
     }
@@ -398,13 +418,14 @@ fn undecided_bytes(text: &str, tag: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::draft::Draft;
+    use super::*;
 
     /// Thought and answer of a text in pieces of this many characters.
     fn read(text: &str, chars: usize) -> (String, String) {
         let mut draft = Draft::default();
         let all: Vec<char> = text.chars().collect();
         for piece in all.chunks(chars) {
-            draft.say_tagged(&piece.iter().collect::<String>()).unwrap();
+            draft.say_raw(&piece.iter().collect::<String>()).unwrap();
         }
         draft.end_text().unwrap();
         (draft.thought().to_owned(), draft.text().to_owned())
@@ -461,6 +482,10 @@ mod tests {
         for text in [
             "The tag `</think>` ends it.",
             "The tag \"</think>\" ends it.",
+            "The tag </think> ends it.",
+            "The thought ends with </think>.",
+            "The thought ends with </think>",
+            "An example:\n\n    <think>\n    hm\n    </think>\n\nThis is it.",
             "Use <think> and </think> as tags.",
             "```\n<think>\nhm\n</think>\n```\nThis is it.",
             "  ```xml\n<think>hm</think>\n```",
@@ -477,8 +502,27 @@ mod tests {
         ] {
             check(text, "", text);
         }
-        // Without an end, it was no thought.
+        // A tag without an end is a part of the answer.
         check("See:\n<think> is a tag", "", "See:\n<think> is a tag");
+        check(
+            "The </think> is a tag.\n</think>a",
+            "The </think> is a tag.",
+            "a",
+        );
         check("<think>a</think>b </think> c", "a", "b </think> c");
+    }
+
+    #[test]
+    fn prov_1_white_space_before_a_reply_is_bounded() {
+        let mut tags = ThoughtTags::default();
+        let space = " ".repeat(SPACE_BYTES_MAX);
+        assert!(tags.feed(&space, false).is_empty());
+        let text = TaggedPiece::Text(format!("{space}\n"));
+        assert_eq!(tags.feed("\n", false), [text]);
+        assert_eq!(tags.held, "");
+        let mut tags = ThoughtTags::default();
+        assert_eq!(tags.feed("<think>hm</think>", false).len(), 3);
+        assert!(tags.feed(&space, false).is_empty());
+        assert_eq!(tags.held, "");
     }
 }
