@@ -62,7 +62,8 @@ pub(super) fn read_bytes(headers: &HeaderMap, kept_bytes: Option<u64>, bytes_max
     kept.map_or(bytes_max, |kept| kept.min(bytes_max))
 }
 
-/// A response with all its headers. Its body is UTF-8, whatever its type.
+/// A response with all its headers. Its body is decoded as UTF-8, also if its type has another
+/// charset.
 pub(super) fn to_result(
     response: &Response,
     (requested, reached): (String, &Url),

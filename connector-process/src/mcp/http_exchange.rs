@@ -1,7 +1,7 @@
 //! One HTTP exchange with a remote server: a request, and its response as messages.
 //!
-//! The library's own exchange reads neither compressed bodies nor batches, which servers and
-//! gateways send unasked.
+//! The library's own exchange reads neither compressed bodies nor batches. Servers and gateways
+//! send both without a request for them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub(super) struct RequestHeaders<'h> {
 impl RequestHeaders<'_> {
     fn add_to(self, mut request: RequestBuilder) -> Result<RequestBuilder, HttpError> {
         request = request.header(ACCEPT, format!("{EVENT_STREAM}, {JSON}"));
-        // Some servers use any encoding, such as `br`, unless they are told otherwise.
+        // Without this header, some servers select an encoding, such as `br`.
         if !self.others.contains_key(&ACCEPT_ENCODING) {
             request = request.header(ACCEPT_ENCODING, "identity");
         }
@@ -86,7 +86,7 @@ impl RequestHeaders<'_> {
 ///
 /// # Errors
 ///
-/// [`StreamableHttpError`] if there is no response, or one without a message.
+/// [`StreamableHttpError`] if the server cannot be reached, or its response has no message.
 pub(super) async fn post(
     request: RequestBuilder,
     headers: RequestHeaders<'_>,
@@ -138,7 +138,7 @@ pub(super) async fn post(
 ///
 /// # Errors
 ///
-/// [`StreamableHttpError`] if there is none.
+/// [`StreamableHttpError`] if the server does not open a stream.
 pub(super) async fn get(
     request: RequestBuilder,
     headers: RequestHeaders<'_>,
@@ -256,7 +256,7 @@ fn of_json(
         };
     }
     if messages.is_empty() {
-        return Err(no_message("it is no message of the protocol", body));
+        return Err(no_message("expected a JSON-RPC message", body));
     }
     let events: Vec<Result<Sse, SseError>> = messages
         .into_iter()

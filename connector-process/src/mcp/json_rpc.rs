@@ -1,7 +1,7 @@
 //! Finds the messages in the output of a server (pure).
 //!
 //! Some programs write their log to stdout as JSON. The library would answer such a line with an
-//! error, and some servers exit because of it. It reads no batches either.
+//! error, and some servers exit because of this. The library cannot read batches.
 
 use std::borrow::Cow;
 
