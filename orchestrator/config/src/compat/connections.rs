@@ -9,8 +9,8 @@ use super::references;
 use super::resources::OLDER_CONNECTORS;
 use crate::codes;
 use crate::edit::{
-    as_text, at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put,
-    rename, take, text, text_at,
+    as_text, at, at_mut, boolean, entries_mut, entry, from_environment, mapping, mapping_mut,
+    number, put, rename, take, text, text_at,
 };
 use crate::environment::Variables;
 use crate::report::Problem;
@@ -371,10 +371,15 @@ fn message_mode(spec: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatC
     let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
         return;
     };
+    let place = rules.place;
     let YamlValue::List(rules) = &mut rules.value else {
         return;
     };
     rules.retain(|rule| text_at(rule, &["match", "event"]).is_none_or(|event| event == MENTION));
+    // Without a rule, all events would be accepted.
+    if rules.is_empty() {
+        rules.push(mapping(place, Vec::new()));
+    }
     for rule in rules {
         if let Some(matched) = mapping_mut(rule, "match") {
             let event = entry("event", text(matched.place, MENTION));

@@ -438,14 +438,16 @@ fn compat_1_missing_variable_of_a_connection_is_a_warning() {
 fn compat_1_slack_message_mode_selects_rules() {
     let rules =
         "  ingress: {rules: [{match: {event: app_mention}}, {match: {event: message_im}}, {}]}\n";
+    let direct_only = "  ingress: {rules: [{match: {event: message_im}}]}\n";
     let all = [Some("app_mention"), Some("message"), None];
     let mentions = [Some("app_mention"); 2];
-    for (mode, variable, expected) in [
-        ("Mention", "", &mentions[..]),
-        ("{value: mention}", "", &mentions),
-        ("{valueFrom: {env: MODE}}", "mention", &mentions),
-        ("{valueFrom: {env: MODE}}", "all", &all),
-        ("channel_and_threads", "", &all),
+    for (rules, mode, variable, expected) in [
+        (rules, "Mention", "", &mentions[..]),
+        (rules, "{value: mention}", "", &mentions),
+        (rules, "{valueFrom: {env: MODE}}", "mention", &mentions),
+        (rules, "{valueFrom: {env: MODE}}", "all", &all),
+        (rules, "channel_and_threads", "", &all),
+        (direct_only, "mention", "", &mentions[..1]),
     ] {
         let lines = format!("  config: {{SLACK_MESSAGE_MODE: {mode}}}\n{rules}");
         let project = connected("slack", &lines)
