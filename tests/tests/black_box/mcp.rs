@@ -280,7 +280,7 @@ fn a_call_that_takes_too_long_is_given_up_at_the_server_too() {
     home.ask("a", "call hang");
     let said = last_result(&home, "a");
     assert!(said.contains("did not answer within 1 s"), "{said}");
-    daemon.log().wait_for("the server is reported", |line| {
+    daemon.log().wait_for("the server is notified", |line| {
         message(line) == "given up: hang"
     });
     assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
@@ -328,7 +328,7 @@ fn call_of_a_killed_agent_is_canceled_at_server_and_not_resent() {
     asking.wait().exits(0);
     let said = last_result(&home, "a");
     assert!(said.contains("E_TOOL_INTERRUPTED"), "{said}");
-    daemon.log().wait_for("the server is reported", |line| {
+    daemon.log().wait_for("the server is notified", |line| {
         message(line) == "given up: hang"
     });
     assert_eq!(daemon.log().saying("it hangs").len(), 1);
