@@ -577,4 +577,19 @@ mod tests {
         assert_eq!(ids.len(), 4);
         assert!(ids.contains("same"));
     }
+
+    #[test]
+    fn prov_1_only_raw_text_can_contain_calls() {
+        let names = ToolNames::reserving(["read"]);
+        let text = r#"<tool_call>{"name": "read", "arguments": {}}</tool_call>"#;
+        let mut draft = Draft::default();
+        draft.say(text).unwrap();
+        draft.take_text_calls(&names).unwrap();
+        assert_eq!((draft.text(), draft.calls.len()), (text, 0));
+        let mut draft = Draft::default();
+        draft.say_raw(text).unwrap();
+        draft.end_text().unwrap();
+        draft.take_text_calls(&names).unwrap();
+        assert_eq!((draft.text(), draft.calls.len()), ("", 1));
+    }
 }
