@@ -564,7 +564,7 @@ fn a_turn_takes_eight_calls_of_the_disk() {
 /// Records without a promise are in memory until the next sync, and in their files once the thread
 /// has ended. The manifest is then up to date.
 #[test]
-fn msg_11_staged_records_and_manifest_are_written_when_the_thread_ends() {
+fn msg_11_staged_records_are_written_when_the_thread_ends() {
     let (disk, mut worker, instance) = simulated();
     let open = Open {
         instance: instance.clone(),
