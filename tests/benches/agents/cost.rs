@@ -144,7 +144,8 @@ impl Snapshot {
             log_bytes: bytes.sum(),
             log_lines: lines.len() as u64,
             processes: used,
-            syncs: syncs(&client.ask_method("daemon.metrics")?),
+            syncs: syncs(&client.ask_method("daemon.metrics")?)
+                .ok_or("the metrics have no count of syncs")?,
             state_bytes: bytes_below(&home.state_root().join("workspaces"))?,
         })
     }
@@ -175,14 +176,15 @@ fn usage_of(pids: &[u32]) -> Result<ProcessUsage, Box<dyn Error>> {
 }
 
 /// Number of syncs of files and directories by the store.
-fn syncs(metrics: &Value) -> u64 {
-    let families = metrics.get("families").and_then(Value::as_array);
+fn syncs(metrics: &Value) -> Option<u64> {
+    let families = metrics.get("families").and_then(Value::as_array)?;
     let is_syncs = |family: &&Value| {
         family.get("metric").and_then(Value::as_str) == Some("goondan_store_sync_seconds")
     };
-    let family = families.and_then(|families| families.iter().find(is_syncs));
-    let count = family.and_then(|it| it.pointer("/series/0/value/histogram/count"));
-    count.and_then(Value::as_u64).unwrap_or_default()
+    let family = families.iter().find(is_syncs)?;
+    family
+        .pointer("/series/0/value/histogram/count")
+        .and_then(Value::as_u64)
 }
 
 fn bytes_below(dir: &Path) -> Result<u64, std::io::Error> {
