@@ -184,7 +184,7 @@ fn seen(painted: &str) -> String {
 
 /// Replaces every date by the first of 2026, and every hour by noon.
 fn without_the_day(text: &str) -> String {
-    let mut message = String::new();
+    let mut dated = String::new();
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
         let (kept, length) = match () {
@@ -193,10 +193,10 @@ fn without_the_day(text: &str) -> String {
             () => ("", next.len_utf8()),
         };
         let (taken, behind) = rest.split_at(length);
-        message.push_str(if kept.is_empty() { taken } else { kept });
+        dated.push_str(if kept.is_empty() { taken } else { kept });
         rest = behind;
     }
-    message
+    dated
 }
 
 /// True if a text begins with this pattern, in which `0` is any digit.

@@ -141,9 +141,9 @@ pub fn threads_of(pid: u32) -> String {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return "they cannot be read".to_owned();
     };
-    let text = tasks.flatten().map(|task| {
+    let lines = tasks.flatten().map(|task| {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
         format!("{} {}\n", read("comm").trim(), read("wchan"))
     });
-    text.collect()
+    lines.collect()
 }

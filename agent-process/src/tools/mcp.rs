@@ -301,12 +301,12 @@ impl McpServerHandle {
             is_temporary: error.retryable || error.code == CallErrorCode::TimedOut,
             fault: fault_of(error),
         })?;
-        let text: McpTools = serde_json::from_str(answer.get()).map_err(|error| {
+        let answer: McpTools = serde_json::from_str(answer.get()).map_err(|error| {
             let message = format!("failed to use its list: {error}");
             lasting(ToolFault::new("E_TOOL_FAILED", message))
         })?;
-        if let Some(tools) = text.tools {
-            let listed = Arc::new(self.offer(text.digest, tools));
+        if let Some(tools) = answer.tools {
+            let listed = Arc::new(self.offer(answer.digest, tools));
             *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
         }
         Ok(())

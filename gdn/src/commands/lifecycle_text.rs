@@ -1,4 +1,4 @@
-//! Runtime events as text, for `gdn workspace watch` and `gdn top`.
+//! Lifecycle events as text, for `gdn workspace watch` and `gdn top`.
 
 use goondan_protocol::call::LookedBack;
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
@@ -31,13 +31,13 @@ pub(super) fn subject(event: &Event) -> String {
 
 /// Text of an event, with the style for its severity.
 pub(super) fn event_text(event: &Event) -> (anstyle::Style, String) {
-    told_of_project(event)
-        .or_else(|| told_of_process(event))
-        .or_else(|| told_of_task(event))
-        .unwrap_or_else(|| told_of_conversation(event))
+    project_text(event)
+        .or_else(|| process_text(event))
+        .or_else(|| task_text(event))
+        .unwrap_or_else(|| conversation_text(event))
 }
 
-fn told_of_project(event: &Event) -> Option<(anstyle::Style, String)> {
+fn project_text(event: &Event) -> Option<(anstyle::Style, String)> {
     Some(match event {
         Event::WorkspaceOpened {
             instances_with_work,
@@ -67,7 +67,7 @@ fn told_of_project(event: &Event) -> Option<(anstyle::Style, String)> {
     })
 }
 
-fn told_of_process(event: &Event) -> Option<(anstyle::Style, String)> {
+fn process_text(event: &Event) -> Option<(anstyle::Style, String)> {
     Some(match event {
         Event::ProcessStarted { child_pid, .. } => {
             (style::FAINT, format!("process {child_pid} started"))
@@ -99,7 +99,7 @@ fn told_of_process(event: &Event) -> Option<(anstyle::Style, String)> {
     })
 }
 
-fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
+fn task_text(event: &Event) -> Option<(anstyle::Style, String)> {
     use goondan_protocol::task::TaskStatus as S;
     let Event::TaskChanged {
         task_id,
@@ -131,7 +131,7 @@ fn told_of_task(event: &Event) -> Option<(anstyle::Style, String)> {
     Some((weight, wait))
 }
 
-fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
+fn conversation_text(event: &Event) -> (anstyle::Style, String) {
     use style::{BAD, GOOD, PLAIN, WARN};
     match event {
         Event::InstanceCreated { agent_name, .. } => {
@@ -170,7 +170,7 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
         Event::QuestionClosed {
             question_id, how, ..
         } => (PLAIN, format!("question {question_id} closed: {how}")),
-        Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => told_of_approval(event),
+        Event::ApprovalAsked { .. } | Event::ApprovalClosed { .. } => approval_text(event),
         Event::BudgetWarning { budget, .. } => (WARN, format!("budget nearly spent: {budget}")),
         Event::BundleChanged {
             what,
@@ -183,12 +183,12 @@ fn told_of_conversation(event: &Event) -> (anstyle::Style, String) {
             let needs_person = matches!(what.as_str(), "waits" | "reverted");
             (if needs_person { WARN } else { PLAIN }, said)
         }
-        _ => told_of_event(event),
+        _ => input_text(event),
     }
 }
 
 /// Text for a change to a queued event.
-fn told_of_event(event: &Event) -> (anstyle::Style, String) {
+fn input_text(event: &Event) -> (anstyle::Style, String) {
     use style::{BAD, FAINT, PLAIN};
     match event {
         Event::EventAccepted {
@@ -247,7 +247,7 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
     }
 }
 
-fn told_of_approval(event: &Event) -> (anstyle::Style, String) {
+fn approval_text(event: &Event) -> (anstyle::Style, String) {
     use style::{PLAIN, WARN};
     match event {
         Event::ApprovalAsked {

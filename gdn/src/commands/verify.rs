@@ -24,6 +24,8 @@ use crate::schemas;
 
 /// Exit code of the daemon's program if another daemon owns the state root.
 const IN_USE: i32 = 3;
+/// Exit code of the daemon's program if it does not know the format of the state root.
+const UNKNOWN_FORMAT: i32 = 4;
 
 /// Verify the integrity of stored files
 #[derive(Debug, Args)]
@@ -150,6 +152,10 @@ fn verify_offline(context: &Context) -> Result<Verification, Failure> {
                     context.daemon_command("daemon verify --all"),
                     context.daemon_command("daemon shutdown")
                 ),
+            ),
+            Some(UNKNOWN_FORMAT) => (
+                Exit::VersionMismatch,
+                "use the programs of goondan that wrote the state root".to_owned(),
             ),
             _ => (
                 Exit::Internal,

@@ -115,10 +115,10 @@ fn verification_finds_every_altered_file() {
             panic!("{path}: {findings:?}");
         };
         assert_eq!(*kind, expected, "{path}");
-        let text = format!("{SANDBOX}/{path}");
+        let damaged = format!("{SANDBOX}/{path}");
         let record = format!("{SANDBOX}/{kept}/proposal.json");
         assert!(
-            *at == text || (path.ends_with("details.json") && *at == record),
+            *at == damaged || (path.ends_with("details.json") && *at == record),
             "{at}"
         );
         let (_, verified) = world.sandboxes().verify().unwrap();

@@ -235,13 +235,13 @@ fn unfit(open: &OpenSandbox, kept: &StoredProposal) -> Result<Vec<ProposalRefusa
     if let Err(error) = prove(&patch, before, &kept.details.after) {
         return wrong(error.to_string());
     }
-    let message: Vec<&str> = record
+    let listed: Vec<&str> = record
         .changed_files
         .iter()
         .map(|change| change.path.as_str())
         .collect();
     let made: Vec<String> = applied.keys().map(RelativePath::to_string).collect();
-    if message != made {
+    if listed != made {
         return wrong("the patch does not change the files listed in the proposal".to_owned());
     }
     Ok(Vec::new())

@@ -79,12 +79,12 @@ fn box_2_outside_or_guarded_paths_are_refused_unless_allowed() {
         paths,
         ["README.md", "src/a.rs", "src/b.rs", "src/deep/c.rs"]
     );
-    let text: Vec<&str> = detail
+    let paths: Vec<&str> = detail
         .not_given
         .iter()
         .map(|not| not.path.as_str())
         .collect();
-    assert_eq!(text, [".env", "dist", "node_modules"]);
+    assert_eq!(paths, [".env", "dist", "node_modules"]);
     world.sandboxes().remove(&at(), false).unwrap();
     let mut allowed = prepare(&["dist/out.js", ".env"]);
     allowed.allow = vec!["dist/".to_owned(), ".env".to_owned()];

@@ -19,9 +19,9 @@ pub const SCHEDULES_BYTES_MAX: usize = 1024 * 1024;
 /// for users and scripts; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
 
-/// Time after a sync at which the manifest of an instance is brought up to date, in milliseconds;
-/// clearing the journal does it at once. The manifest is not synced, so that a crash of the machine
-/// takes its latest seconds anyway.
+/// Delay after a sync before the manifest of an instance is updated, in milliseconds; clearing the
+/// journal updates it immediately. The manifest is not synced, so a crash of the machine can lose
+/// its latest seconds anyway.
 pub const MANIFEST_NOTE_DELAY_MS: u64 = 100;
 
 /// Quiet time of a conversation before its base is synced and its journal cleared, in milliseconds.

@@ -74,9 +74,9 @@ impl OpenInstance {
         dues.into_iter().flatten()
     }
 
-    /// Makes durable what the reports of a batch promise. Records without a promise, such as the
-    /// begin of a turn, stay in memory until the next sync: after a crash they are lost as they
-    /// would be without their sync.
+    /// Syncs the data that the reports of a batch promise. Records without a promise, such as the
+    /// begin of a turn, stay in memory until the next sync, because a crash of the machine would
+    /// lose them even if they were written.
     fn keep_promise(&mut self, promise: Durability) -> Result<(), StoreError> {
         match promise {
             Durability::Nothing => {}

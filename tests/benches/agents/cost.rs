@@ -1,4 +1,4 @@
-//! What a turn costs: counts that do not depend on the load of the machine, and processor time.
+//! Cost of a turn: counts that do not depend on the load of the machine, and processor time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,23 +24,23 @@ const INPUT_BYTES: usize = 200;
 const QUIET: Duration = Duration::from_millis(1_500);
 
 /// Turns with the model inside the agent.
-pub(crate) fn of_a_turn() -> AgentsBenchResult {
-    counted("embedded model", INSTANT)
+pub(crate) fn embedded_model() -> AgentsBenchResult {
+    measure("embedded model", INSTANT)
 }
 
 /// Turns with a model behind HTTP on loopback.
-pub(crate) fn of_a_turn_over_http() -> AgentsBenchResult {
+pub(crate) fn model_over_http() -> AgentsBenchResult {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let model = format!(
         "spec: {{provider: openai, model: fake, endpoint: '{}', apiKey: {{value: key}}}}",
         provider.endpoint()
     );
     let embedded = "spec: {provider: scripted, options: {rules: [{say: Done.}]}}";
-    counted("model over HTTP", &INSTANT.replace(embedded, &model))
+    measure("model over HTTP", &INSTANT.replace(embedded, &model))
 }
 
 /// Runs turns of busy agents, and prints what they cost each process.
-fn counted(what: &str, project: &str) -> AgentsBenchResult {
+fn measure(what: &str, project: &str) -> AgentsBenchResult {
     let home = Home::new(project);
     let daemon = Daemon::serving(&home);
     let mut client = BenchClient::connect(&home)?;
@@ -97,20 +97,20 @@ fn turns(client: &mut BenchClient, count: usize) -> AgentsBenchResult {
 
 /// The daemon, the agents and the connectors, by their programs.
 fn programs(home: &Home, daemon: &Daemon) -> BTreeMap<&'static str, Vec<u32>> {
-    let of = |program| {
+    let pids = |program| {
         let running = processes::running(home.path(), program);
         running.iter().map(|process| process.pid).collect()
     };
     BTreeMap::from([
         ("daemon", vec![daemon.pid()]),
-        ("agents", of(AGENT)),
-        ("connectors", of(CONNECTOR)),
+        ("agents", pids(AGENT)),
+        ("connectors", pids(CONNECTOR)),
     ])
 }
 
-/// What processes have used since they started.
+/// Resource usage of processes since they started.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
+struct ProcessUsage {
     nanos: u64,
     /// Voluntary context switches: waits for another thread, process or disk.
     switches: u64,
@@ -120,7 +120,7 @@ struct Used {
 }
 
 struct Snapshot {
-    processes: BTreeMap<&'static str, Used>,
+    processes: BTreeMap<&'static str, ProcessUsage>,
     syncs: u64,
     log_lines: u64,
     log_bytes: u64,
@@ -138,20 +138,21 @@ impl Snapshot {
         let bytes = lines.iter().map(|line| line.to_string().len() as u64 + 1);
         let mut used = BTreeMap::new();
         for (name, pids) in pids {
-            used.insert(*name, used_by(pids)?);
+            used.insert(*name, usage_of(pids)?);
         }
         Ok(Self {
             log_bytes: bytes.sum(),
             log_lines: lines.len() as u64,
             processes: used,
-            syncs: syncs(&client.ask_method("daemon.metrics")?),
+            syncs: syncs(&client.ask_method("daemon.metrics")?)
+                .ok_or("the metrics have no count of syncs")?,
             state_bytes: bytes_below(&home.state_root().join("workspaces"))?,
         })
     }
 }
 
-fn used_by(pids: &[u32]) -> Result<Used, Box<dyn Error>> {
-    let mut used = Used::default();
+fn usage_of(pids: &[u32]) -> Result<ProcessUsage, Box<dyn Error>> {
+    let mut used = ProcessUsage::default();
     for pid in pids {
         let io = format!("/proc/{pid}/io");
         used.reads += number(&io, "syscr:")?;
@@ -162,7 +163,10 @@ fn used_by(pids: &[u32]) -> Result<Used, Box<dyn Error>> {
             let Ok(times) = fs::read_to_string(thread.join("schedstat")) else {
                 continue;
             };
-            let nanos = times.split_whitespace().next().ok_or("no such schedstat")?;
+            let nanos = times
+                .split_whitespace()
+                .next()
+                .ok_or("schedstat is empty")?;
             used.nanos += nanos.parse::<u64>()?;
             let status = thread.join("status").display().to_string();
             used.switches += number(&status, "voluntary_ctxt_switches:")?;
@@ -172,14 +176,15 @@ fn used_by(pids: &[u32]) -> Result<Used, Box<dyn Error>> {
 }
 
 /// Number of syncs of files and directories by the store.
-fn syncs(metrics: &Value) -> u64 {
-    let families = metrics.get("families").and_then(Value::as_array);
+fn syncs(metrics: &Value) -> Option<u64> {
+    let families = metrics.get("families").and_then(Value::as_array)?;
     let is_syncs = |family: &&Value| {
         family.get("metric").and_then(Value::as_str) == Some("goondan_store_sync_seconds")
     };
-    let family = families.and_then(|families| families.iter().find(is_syncs));
-    let count = family.and_then(|it| it.pointer("/series/0/value/histogram/count"));
-    count.and_then(Value::as_u64).unwrap_or_default()
+    let family = families.iter().find(is_syncs)?;
+    family
+        .pointer("/series/0/value/histogram/count")
+        .and_then(Value::as_u64)
 }
 
 fn bytes_below(dir: &Path) -> Result<u64, std::io::Error> {

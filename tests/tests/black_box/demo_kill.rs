@@ -45,18 +45,18 @@ fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// Number of occurrences of each text in the journals, by role.
-fn log_counts(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
-    let mut said = BTreeMap::new();
+fn text_counts(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
     for journal in files(&state_root.join("workspaces"), "base.jsonl") {
         for line in fs::read_to_string(journal).unwrap().lines() {
             let message: Value = serde_json::from_str(line).unwrap();
             let data = &message["data"];
             if let Some(text) = data["content"].as_str().filter(|_| data["role"] == role) {
-                *said.entry(text.to_owned()).or_default() += 1;
+                *counts.entry(text.to_owned()).or_default() += 1;
             }
         }
     }
-    said
+    counts
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn rel_2_random_kills_leave_each_event_in_the_journals_once() {
     let state_root = PathBuf::from(told["stateRoot"].as_str().unwrap());
     assert!(state_root.starts_with(&temporary));
     let (asked, answered) = (
-        log_counts(&state_root, "user"),
-        log_counts(&state_root, "assistant"),
+        text_counts(&state_root, "user"),
+        text_counts(&state_root, "assistant"),
     );
     assert_eq!(asked.len(), usize::try_from(accepted).unwrap());
     for (input, times) in asked {

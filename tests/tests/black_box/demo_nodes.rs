@@ -35,11 +35,11 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Number of occurrences of each text in a node's journals, by role.
-fn log_counts(directory: &Path, role: &str) -> BTreeMap<String, usize> {
+fn text_counts(directory: &Path, role: &str) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for path in entries(directory) {
         if path.is_dir() {
-            for (text, times) in log_counts(&path, role) {
+            for (text, times) in text_counts(&path, role) {
                 *all.entry(text).or_default() += times;
             }
         } else if path.ends_with("base.jsonl") {
@@ -77,8 +77,8 @@ fn rep_1_each_event_is_answered_once_on_both_after_a_node_kill() {
     for node in ["a", "b"] {
         let workspaces = directory.join(node).join("workspaces");
         let (asked, answered) = (
-            log_counts(&workspaces, "user"),
-            log_counts(&workspaces, "assistant"),
+            text_counts(&workspaces, "user"),
+            text_counts(&workspaces, "assistant"),
         );
         assert_eq!(asked.len(), accepted, "{node}");
         for (input, times) in asked {

@@ -314,7 +314,9 @@ fn a_branch_is_compared_and_the_report_is_for_ci() {
         .prints(&["other.json", "unreadable"]);
 }
 
-/// Attempts to replay a thousand steps within the limit.
+/// Limit for the replay of a thousand steps.
+const REPLAY_MAX: Duration = Duration::from_secs(2);
+/// Attempts within the limit. One must succeed, because other tests use the processors too.
 const REPLAY_TRIES: usize = 10;
 
 #[test]
@@ -336,14 +338,17 @@ fn a_thousand_steps_replay_in_two_seconds() {
         fs::copy(&file, to).unwrap();
     }
     let dir = incident_dir(&home);
-    // One of them must be fast. Several, because other tests use the processors at the same time.
-    let mut tries = (0..REPLAY_TRIES).map(|_| {
+    let mut fastest = Duration::MAX;
+    for _ in 0..REPLAY_TRIES {
         let since = Instant::now();
         let tested = home.gdn_json(&["incident", "test", dir.to_str().unwrap()]);
         assert_eq!(tested["same"], copies);
-        since.elapsed()
-    });
-    assert!(tries.any(|took| took <= Duration::from_secs(2)));
+        fastest = fastest.min(since.elapsed());
+        if fastest <= REPLAY_MAX {
+            break;
+        }
+    }
+    assert!(fastest <= REPLAY_MAX, "{fastest:?}");
 }
 
 #[test]
@@ -405,7 +410,9 @@ fn wrong_commands_have_a_clear_error() {
         .tells(&["it is not an incident"]);
     home.gdn(&["incident", "export", "-o", taken, "--force"])
         .exits(0);
-    home.gdn(&["incident", "replay", taken]).exits(0);
+    home.gdn(&["incident", "replay", taken])
+        .exits(0)
+        .prints(&["Replayed with"]);
     daemon.stop();
     home.gdn(&["incident", "export"]).exits(3);
     home.gdn(&["incident", "replay", "no-such-file"]).exits(5);

@@ -321,7 +321,7 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
     let daemon = Daemon::start_command(&home, command);
     // It may fail, and is asked for its reason below.
     drop(home.gdn(&["run", "--allow", "packages"]));
-    let introduction = introduction(&home, START_MAX)?;
+    let introduction = wait_for_introduction(&home, START_MAX)?;
     let took = since.elapsed();
     drop(home.gdn(&["send", "--instance", "a", "call fail"]));
     let result = last_result(&home, "a");
@@ -330,7 +330,7 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
     command.envs(NO_NETWORK);
     let daemon = Daemon::start_command(&home, command);
     drop(home.gdn(&["run"]));
-    let again = self::introduction(&home, RESTART_MAX);
+    let again = wait_for_introduction(&home, RESTART_MAX);
     drop(daemon.stop());
     again.map_err(|why| format!("second start, without the registry: {why}"))?;
     let is_own = NOT_FROM_SERVER.iter().any(|code| result.starts_with(code));
@@ -348,7 +348,7 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
 }
 
 /// Name and version of the server once it is ready, or the reason why it is not.
-fn introduction(home: &Home, time_limit: Duration) -> Result<String, String> {
+fn wait_for_introduction(home: &Home, time_limit: Duration) -> Result<String, String> {
     let ready = within(time_limit, || {
         let detail = detail(home);
         // The first start, before the permission, is refused.

@@ -325,8 +325,8 @@ fn rep_1_log_starts_at_its_last_snapshot_as_do_late_nodes() {
     b.waits_until_it_runs();
     let history = b.history("x").to_string();
     for n in 0..asked {
-        let text = history.matches(&format!("number {n}.")).count();
-        assert_eq!(text, 2, "number {n}: {history}");
+        let times = history.matches(&format!("number {n}.")).count();
+        assert_eq!(times, 2, "number {n}: {history}");
     }
     b.gdn(&["verify"]).exits(0);
     assert_eq!(b.ask("x", "echo on"), "on");
@@ -386,8 +386,8 @@ fn rep_1_workspace_moves_and_returns_while_its_daemons_run() {
     b.gdn(&["node", "drain", "--undo"]).exits(0);
     let history = a.history("x").to_string();
     for n in 0..asked {
-        let message = history.matches(&format!("number {n}.")).count();
-        assert_eq!(message, 2, "number {n}: {history}");
+        let times = history.matches(&format!("number {n}.")).count();
+        assert_eq!(times, 2, "number {n}: {history}");
     }
     have_the_same_files(&a, &b);
     drop(daemon_b.stop());
@@ -604,9 +604,9 @@ fn rep_1_no_answered_event_is_lost_or_duplicated_under_faults() {
     let owner = swarm.owner(None);
     for (key, text) in &swarm.answered {
         let history = swarm.nodes[owner].history(key).to_string();
-        let message = history.matches(text.as_str()).count();
+        let times = history.matches(text.as_str()).count();
         assert_eq!(
-            message, 2,
+            times, 2,
             "{key}: `{text}` is not there once, with its answer: {history}"
         );
     }

@@ -174,11 +174,11 @@ fn obs_5_every_interrupted_result_is_listed_for_review() {
         let of_key = all
             .iter()
             .filter(|call| call["instanceKey"] == key.as_str());
-        let message: BTreeSet<_> = of_key
+        let shown: BTreeSet<_> = of_key
             .map(|call| call["toolCallId"].as_str().unwrap().to_owned())
             .collect();
         let there = cut_short(&home, &key);
         assert!(!there.is_empty(), "no call was cut short");
-        assert_eq!(message, there, "in round {round}: {all:#?}");
+        assert_eq!(shown, there, "in round {round}: {all:#?}");
     }
 }

@@ -121,7 +121,7 @@ pub(in crate::commands) async fn read(
     let tasks = client
         .all(ListTasks {
             workspace_id: only.cloned(),
-            // Others have proposals, too.
+            // Also tasks that need no person, because their proposals are not items themselves.
             needs_me: false,
             ..ListTasks::default()
         })

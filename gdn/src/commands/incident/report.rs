@@ -81,7 +81,7 @@ pub(super) fn page(
     let mut fields = Table::of_fields();
     fields.field("Trace", incident.trace_id.to_string());
     fields.field("Exported", text::clock(incident.exported_at));
-    fields.field("ReplayedTurn with", text::one_line(&configuration.name));
+    fields.field("Replayed with", text::one_line(&configuration.name));
     let turns = text::count(incident.turns.len(), "turn");
     let steps = text::count(incident.steps(), "step");
     fields.field("Recorded", format!("{turns}, {steps}"));

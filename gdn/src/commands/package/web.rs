@@ -53,7 +53,7 @@ pub(super) enum WebError {
     Stalled { url: String },
     #[error("{url} did not respond within {} s", REGISTRY_ANSWER_TIMEOUT_MS / 1000)]
     Slow { url: String },
-    #[error("{url} answered {status}{}", registry_text(reason))]
+    #[error("{url} answered {status}{}", reason_suffix(reason))]
     Status {
         url: String,
         status: u16,
@@ -78,7 +78,7 @@ pub(super) enum WebError {
 /// Maximum length of an error's text in messages, in bytes.
 const REASON_BYTES_MAX: u64 = 4096;
 
-fn registry_text(reason: &str) -> String {
+fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() {
         String::new()
     } else {

@@ -363,10 +363,10 @@ impl VersionCopier<'_> {
         File::open(&path)
             .and_then(|file| file.take(SUMS_BYTES_MAX).read_to_string(&mut text))
             .map_err(|source| SourceError::Read { path, source })?;
-        let message = parsed(&text).ok_or_else(|| self.refused(format!("its {SUMS} is empty")))?;
+        let listed = parsed(&text).ok_or_else(|| self.refused(format!("its {SUMS} is empty")))?;
         for (path, sum) in &self.sums {
-            match message.get(path) {
-                Some(message) if message.eq_ignore_ascii_case(sum) => {}
+            match listed.get(path) {
+                Some(listed) if listed.eq_ignore_ascii_case(sum) => {}
                 Some(_) => {
                     return Err(self.refused(format!("{path} does not match {SUMS}")));
                 }

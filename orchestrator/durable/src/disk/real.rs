@@ -175,7 +175,7 @@ impl DiskFile for RealFile {
     }
 
     fn inode(&self) -> io::Result<u64> {
-        self.file.metadata().map(|found| found.ino())
+        self.identity().map(|(_, inode)| inode)
     }
 
     fn sync(&mut self) -> io::Result<()> {

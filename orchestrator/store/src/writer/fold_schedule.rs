@@ -82,9 +82,10 @@ impl Worker {
     /// Writes the staged records of all conversations, such as the begin of a turn, and brings
     /// their manifests up to date.
     pub(super) fn write_staged(&mut self) {
-        let open: Vec<InstanceRef> = self.open.keys().cloned().collect();
-        for instance in open {
-            self.fold(&instance, InstanceStore::write_out);
+        for (instance, held) in &mut self.open {
+            if let Err(error) = held.store.write_out() {
+                super::report_unwritable(instance, &error);
+            }
         }
     }
 

@@ -33,11 +33,11 @@ pub(super) fn histories(sent: &Sent, node: &ClusterNode) -> Histories {
     let of_key = |(key, answers): (String, Vec<String>)| {
         let read = || node.history(&key).as_array().unwrap().clone();
         let is_there = |history: &Vec<Value>| {
-            let text: BTreeSet<_> = history
+            let texts: BTreeSet<_> = history
                 .iter()
                 .filter_map(|it| it["data"]["content"].as_str())
                 .collect();
-            answers.iter().all(|answer| text.contains(answer.as_str()))
+            answers.iter().all(|answer| texts.contains(answer.as_str()))
         };
         let answered = within(PATIENCE, || Some(read()).filter(is_there));
         let history = answered.unwrap_or_else(read);

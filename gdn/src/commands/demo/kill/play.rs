@@ -319,10 +319,10 @@ impl KillDemoRun<'_> {
         };
         let mut findings = self.client.change(verify).await?.findings;
         findings.retain(|finding| finding.severity == FindingSeverity::Error);
-        let text = findings
+        let lines = findings
             .iter()
             .map(|finding| format!("{}: {}", finding.path.display(), finding.problem));
-        Ok(text.collect())
+        Ok(lines.collect())
     }
 
     /// Inputs and replies of every conversation, as the daemon reads them.
