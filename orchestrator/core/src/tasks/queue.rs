@@ -62,10 +62,6 @@ pub(super) struct Queue {
 
 /// Digest of the proposal with which a task waits for the review of its last phase.
 fn waiting_digest(state: &State) -> Option<&str> {
-    // A canceled task keeps its review.
-    if state.status().is_final() {
-        return None;
-    }
     let proposal = state.to_deliver(state.review()?)?;
     Some(proposal.digest.as_str())
 }
