@@ -8,7 +8,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{TaskDelivery, TaskId, TaskSource};
 
-use super::waiting_digest;
+use super::{may_be_queued, waiting_digest};
 use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::QueueDecision;
@@ -173,7 +173,7 @@ impl Tasks {
     pub(in crate::tasks) fn landing_in_words(&self, at: &TaskRef) -> Option<&'static str> {
         let queue = &self.spaces.get(&at.workspace_id)?.queue;
         let state = self.entry(at).and_then(TaskEntry::durable)?;
-        if queue.is_loading && waiting_digest(state).is_some() {
+        if queue.is_loading && may_be_queued(state) {
             return Some("the merge queue is being read");
         }
         let machine = queue.machine.as_ref()?;
@@ -192,8 +192,17 @@ impl Tasks {
         let queue = &self.spaces.get(&at.workspace_id)?.queue;
         let Some(machine) = &queue.machine else {
             let is_unread = queue.is_loading || queue.retry_at_ms > 0;
-            return is_unread.then(|| busy(at, "the merge queue could not be read yet"));
+            let state = self.entry(at).and_then(TaskEntry::state);
+            let is_unknown = is_unread && state.is_some_and(may_be_queued);
+            return is_unknown.then(|| busy(at, "the merge queue could not be read yet"));
         };
+        let mut unreported = machine.unreported();
+        if unreported.any(|(proposal, _)| proposal.task == at.task_id) {
+            return Some(busy(
+                at,
+                "the merge queue reports the outcome of its proposal",
+            ));
+        }
         let mut entries = machine.entries();
         entries.find(|(entry, _)| entry.proposal.task == at.task_id)?;
         let task = &at.task_id;
