@@ -433,6 +433,7 @@ impl Tasks {
             if is_retried {
                 self.retry_queue(fleet, &id);
             }
+            self.end_stalled_proof(fleet, &id);
             self.run_proof(fleet, &id);
         }
     }

@@ -1,10 +1,13 @@
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_merge_queue::Record;
 use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ipc::{Pong, ToOrchestrator};
+use goondan_tasks::limits::STALL_MS;
 use serde_json::{Value, json};
 
 use super::world::World;
 use crate::exchange::{ProposalWork, QueueStep};
+use crate::limits::HEARTBEAT_INTERVAL_MS;
 
 /// Name of the next operation on the files of the queue.
 fn next(world: &World) -> &'static str {
@@ -299,6 +302,28 @@ fn queue_1_rework_that_waits_for_comments_prevents_a_landing() {
     bench.drain();
     let has_begun = |it: &Record| matches!(it, Record::LandingBegun { .. });
     assert!(!bench.records.iter().any(has_begun), "{:?}", bench.records);
+}
+
+#[test]
+fn queue_1_proof_without_a_sign_of_life_is_ended() {
+    let mut bench = Bench::with_review("t");
+    bench.enter();
+    let process = bench.world.run("merge-queue");
+    let step_ms = HEARTBEAT_INTERVAL_MS;
+    for _ in 0..STALL_MS.unsigned_abs() / step_ms {
+        bench.world.pass(step_ms);
+        // Its process answers, but not its program.
+        let pong = ToOrchestrator::Pong(Pong { nonce: 0 });
+        bench.world.say(process, pong);
+    }
+    assert!(!bench.world.children[&process].is_asked_to_end);
+    bench.world.pass(step_ms);
+    assert!(bench.world.children[&process].is_asked_to_end);
+    bench.world.exit(process, None);
+    bench.record();
+    bench.world.pass(step_ms);
+    bench.record();
+    assert_eq!(next(&bench.world), "rebase", "it is tried again");
 }
 
 #[test]
