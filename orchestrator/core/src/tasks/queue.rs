@@ -323,9 +323,15 @@ impl Tasks {
             }
             QueueFollowUp::Landed(landing) => match read::<LandingResult>(result) {
                 Ok(result) => {
-                    let attempt = landing.attempt;
+                    let Landing {
+                        attempt, proposals, ..
+                    } = landing;
                     let landing = result;
                     self.queue_event(fleet, id, Event::Landed { attempt, landing });
+                    // A proposal that was withdrawn in the meantime was kept for its landing.
+                    for proposal in proposals {
+                        self.note_change_to_queue(fleet, &TaskRef::new(id, &proposal.task));
+                    }
                 }
                 Err(error) => {
                     Self::log_problem(fleet, id, "failed to land proposals", &error);

@@ -13,7 +13,7 @@ use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::QueueDecision;
 use crate::fleet::Fleet;
-use crate::limits::TASK_REQUESTS_MAX;
+use crate::limits::{QUEUE_REASON_CHARS_MAX, TASK_REQUESTS_MAX};
 use crate::tasks::entry::TaskEntry;
 use crate::tasks::{Tasks, busy, not_found, views};
 
@@ -74,6 +74,13 @@ impl Tasks {
 
     fn change_queue(&mut self, fleet: &mut Fleet, token: RequestToken, change: ChangeQueue) {
         let at = TaskRef::new(&change.workspace_id, &change.task_id);
+        if let QueueChange::Hold { why } | QueueChange::Drop { why } = &change.change
+            && why.chars().nth(QUEUE_REASON_CHARS_MAX).is_some()
+        {
+            let text = format!("the reason has more than {QUEUE_REASON_CHARS_MAX} characters");
+            let error = ControlError::new(ErrorCode::InvalidRequest, text);
+            return fleet.respond_error(token, error.suggest("shorten it"));
+        }
         let task = change.task_id;
         let (event, what) = match change.change {
             QueueChange::Enter { priority } => {
@@ -161,6 +168,11 @@ impl Tasks {
 
     /// True if the proposal of a task is in the queue, and no person must do something about it.
     pub(in crate::tasks) fn is_queued(&self, at: &TaskRef) -> bool {
+        let state = self.entry(at).and_then(TaskEntry::durable);
+        // A workspace may have thousands of tasks, and its queue many entries.
+        if !state.is_some_and(may_be_queued) {
+            return false;
+        }
         let queue = self.spaces.get(&at.workspace_id).map(|space| &space.queue);
         let machine = queue.and_then(|queue| queue.machine.as_ref());
         machine.is_some_and(|machine| {
