@@ -188,6 +188,11 @@ impl Sandboxes<'_> {
     ) -> Result<Rebase, ProposalError> {
         let at = attempt_sandbox(attempt)?;
         self.discard_attempt(attempt)?;
+        // An earlier queue, whose records a person moved away, may have landed this attempt.
+        match self.remove(&at, true) {
+            Ok(()) | Err(ProposalError::NoSandbox { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let prepare = PrepareSandbox {
             workspace_id: place.workspace_id.clone(),
             at: at.clone(),

@@ -196,6 +196,19 @@ fn queue_1_project_that_changed_since_the_proof_is_not_landed_on() {
 }
 
 #[test]
+fn queue_1_attempt_replaces_the_one_of_an_earlier_queue() {
+    let (world, [one, two]) = two_tasks();
+    let first = [one];
+    let landing = clean(&world, 1, &first);
+    assert_eq!(land(&world, &landing, &first), LandingResult::Done);
+    // A person moved the records away, so that the numbers begin again.
+    let second = [two];
+    let landing = clean(&world, 1, &second);
+    assert_eq!(land(&world, &landing, &second), LandingResult::Done);
+    assert_eq!(world.read(PROJECT, "src/new.rs").unwrap(), "new\n");
+}
+
+#[test]
 fn queue_1_changes_that_the_project_has_land_without_a_swap() {
     let (world, [one, _]) = two_tasks();
     world.write(PROJECT, "src/long.txt", "one\n2\n3\n4\n5\n");

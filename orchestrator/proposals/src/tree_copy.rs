@@ -28,8 +28,11 @@ pub(crate) fn bring(
         if change.old.is_none() || is_kept {
             continue;
         }
-        let names = match is_directory(&change.old) {
-            true => into.names(path).unwrap_or_default(),
+        // An interrupted call may have replaced it.
+        let found = into.look(path).during("inspect", path)?;
+        let is_there = found.is_some_and(|stat| stat.kind == NodeKind::Directory);
+        let names = match is_directory(&change.old) && is_there {
+            true => into.names(path).during("list", path)?,
             false => Vec::new(),
         };
         // Files that are not part of the tree, such as build output, keep a removed directory.

@@ -44,12 +44,13 @@ impl State {
     }
 
     /// The proposal that must be in the project before a phase is approved: only for the last
-    /// phase.
+    /// phase, and only if the task would accept the approval.
     #[must_use]
     pub fn to_deliver(&self, phase: u32) -> Option<&TaskProposal> {
         let is_last = self.review == Some(phase)
             && phase >= self.task.total_phases
-            // Otherwise the approval is refused.
+            // A canceled task keeps its review.
+            && self.ended.is_none()
             && !self.has_message();
         let proposal = self.proposing.proposal().filter(|_| is_last);
         proposal.filter(|proposal| !proposal.is_delivered)

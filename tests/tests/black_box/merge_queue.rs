@@ -83,13 +83,24 @@ const LINES: u64 = 5;
 /// Tasks, unless `GOONDAN_TEST_QUEUE_TASKS` is set.
 const TASKS: u64 = 5;
 
+/// Fewest tasks of which one makes a mistake and two change the same line.
+const TASKS_MIN: u64 = 2;
+
+/// Landings whose files goondan keeps.
+const LANDINGS_KEPT: usize = 20;
+
 /// Maximum time before a random kill of the daemon.
 const KILL_WITHIN_MS: u64 = 1_500;
 
 fn tasks() -> (u64, bool) {
     let given = std::env::var("GOONDAN_TEST_QUEUE_TASKS").ok();
     let is_long = given.is_some();
-    (given.map_or(TASKS, |text| text.parse().unwrap()), is_long)
+    let count = given.map_or(TASKS, |text| text.parse().unwrap());
+    assert!(
+        count >= TASKS_MIN,
+        "GOONDAN_TEST_QUEUE_TASKS must be at least {TASKS_MIN}"
+    );
+    (count, is_long)
 }
 
 fn home(pause: &str) -> Home {
@@ -239,7 +250,7 @@ fn check_landings(home: &Home, tasks: &[String], before: &str) {
             "`{proof}` is not among {proofs:#?}"
         );
         // The files of older landings are gone.
-        if number + 1 == 20 {
+        if number + 1 == LANDINGS_KEPT {
             return;
         }
         let diff = home

@@ -408,7 +408,7 @@ pub(crate) enum SandboxOperation {
     Queue(Box<QueueFollowUp>),
 }
 
-/// What follows an operation on the files of a merge queue.
+/// Continuation of an operation on the files of a merge queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QueueFollowUp {
     Loaded,

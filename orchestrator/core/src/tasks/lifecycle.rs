@@ -75,6 +75,8 @@ impl Tasks {
         if let Some(entry) = self.entry_mut(&at) {
             entry.reloaded(found.result, now);
             self.take_up(fleet, &at);
+            self.take_up_queue(fleet, id);
+            self.note_change_to_queue(fleet, &at);
             self.end_logs(fleet, &at);
             fleet.post(Message::Notice(Notice::Decisions(id.clone())));
         }

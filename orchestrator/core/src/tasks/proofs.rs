@@ -2,7 +2,8 @@
 //! attempt has, in the files of the attempt (`QUEUE-1`).
 //!
 //! They run in a process like the runs of tasks, one after another, in the name of the queue. Their
-//! home is the work area of the task whose agent has the command.
+//! home is the work area of the task whose agent has the command. A proof without a sign of life is
+//! ended like a stalled run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::task::{TASK_OUTPUT_BYTES_MAX, TaskId, TaskRunKind};
 use goondan_store::file_names::sandbox_dir;
-use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
+use goondan_tasks::limits::{CHECK_OUTPUT_CHARS_MAX, STALL_MS};
 
 use super::Tasks;
 use super::entry::{StartOrder, TaskEntry};
@@ -25,12 +26,17 @@ use crate::fleet::runs::RunEnd;
 /// Reason sent to the process of a proof to end its program.
 const ENDED: &str = "the proof is no longer needed";
 
+/// Time without a sign of life before a proof counts as stalled, in milliseconds.
+const PROOF_STALL_MS: u64 = STALL_MS.unsigned_abs();
+
 #[derive(Debug)]
 pub(super) struct ProofRun {
     attempt: u64,
     /// Commands that have not ended, each with the task whose agent has it.
     commands: VecDeque<(TaskId, TaskRunKind)>,
     is_running: bool,
+    /// Last sign of life of the running command, on the clock of `ClockTime::mono_ms`.
+    active_at_ms: u64,
     /// The end of their output.
     printed: String,
 }
@@ -78,6 +84,7 @@ impl Tasks {
                 attempt,
                 commands,
                 is_running: false,
+                active_at_ms: 0,
                 printed: String::new(),
             });
         }
@@ -91,6 +98,7 @@ impl Tasks {
         };
         // The process of an earlier command may still be there.
         let is_busy = fleet.run_of(id, &at.task_id).is_some() || !self.has_place_for_run(fleet);
+        let now_ms = fleet.now().mono_ms;
         let queue = self.queue_mut(id);
         let Some(proof) = queue.and_then(|queue| queue.proof.as_mut()) else {
             return;
@@ -103,6 +111,7 @@ impl Tasks {
         };
         let attempt = proof.attempt;
         proof.is_running = true;
+        proof.active_at_ms = now_ms;
         if let Err(why) = self.begin_command(fleet, &at, attempt, &task, kind) {
             if let Some(queue) = self.queue_mut(id) {
                 queue.proof = None;
@@ -140,6 +149,21 @@ impl Tasks {
         let (runs, cx) = fleet.runs_and_cx(id).ok_or("the workspace is not open")?;
         runs.begin(cx, at, assignment, false);
         Ok(())
+    }
+
+    /// Ends a proof that shows no sign of life.
+    pub(super) fn end_stalled_proof(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        let now_ms = fleet.now().mono_ms;
+        let proof = self.queue_mut(id).and_then(|queue| queue.proof.as_ref());
+        let stalled = proof.filter(|proof| {
+            proof.is_running && now_ms.saturating_sub(proof.active_at_ms) >= PROOF_STALL_MS
+        });
+        let Some(attempt) = stalled.map(|proof| proof.attempt) else {
+            return;
+        };
+        self.end_proof(fleet, id);
+        let why = "`verify` showed no sign of life".to_owned();
+        self.on_proved(fleet, id, attempt, Proof::Lost(why));
     }
 
     /// Ends the proof in progress, if any.
@@ -182,6 +206,10 @@ impl Tasks {
         message: ToOrchestrator,
     ) -> Result<(), String> {
         let id = &at.workspace_id;
+        let now_ms = fleet.now().mono_ms;
+        if let Some(proof) = self.queue_mut(id).and_then(|queue| queue.proof.as_mut()) {
+            proof.active_at_ms = now_ms;
+        }
         match message {
             ToOrchestrator::TaskOutput(output) => {
                 // A mask may be longer than the masked text.

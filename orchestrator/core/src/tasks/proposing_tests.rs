@@ -135,6 +135,16 @@ fn repo_3_a_person_may_approve_without_delivery() {
 }
 
 #[test]
+fn repo_3_proposal_of_a_canceled_task_is_not_delivered() {
+    let mut world = done();
+    world.sandbox_done(proposed("d1"));
+    let task = json!({"taskId": "t"});
+    world.get("task.cancel", &task).unwrap();
+    world.get("task.approve", &task).unwrap_err();
+    assert!(!world.is_next_about_sandboxes(is_delivering));
+}
+
+#[test]
 fn repo_3_rework_hands_the_comments_to_the_agent() {
     let mut world = done();
     world.sandbox_done(proposed("d1"));

@@ -2,7 +2,7 @@
 //!
 //! [`MergeQueue`] decides. This module makes its records durable before it carries out its actions,
 //! runs the proofs, and connects the queue with the tasks: a landed proposal approves the last phase
-//! of its task, any other outcome sends the phase back to its agent.
+//! of its task, a conflict or a failed proof sends the phase back to its agent.
 //!
 //! The records are read when a task waits for a review after the workspace was opened, or with the
 //! first request. After a failure, they are read again: what was not recorded did not happen.
@@ -60,14 +60,18 @@ pub(super) struct Queue {
     retry_at_ms: u64,
 }
 
+/// Why the queue holds the proposal of a task.
+const UNREADABLE: &str = "its task cannot be read";
+
 /// Digest of the proposal with which a task waits for the review of its last phase.
 fn waiting_digest(state: &State) -> Option<&str> {
-    // A canceled task keeps its review.
-    if state.status().is_final() {
-        return None;
-    }
     let proposal = state.to_deliver(state.review()?)?;
     Some(proposal.digest.as_str())
+}
+
+/// True if the proposal of a task may be in the queue.
+fn may_be_queued(state: &State) -> bool {
+    state.task.checks.verify && waiting_digest(state).is_some()
 }
 
 fn read<T: DeserializeOwned>(result: Result<Value, ControlError>) -> Result<T, ControlError> {
@@ -154,7 +158,7 @@ impl Tasks {
         let mut states = entries
             .flat_map(|space| space.entries.values())
             .filter_map(TaskEntry::durable);
-        if states.any(|state| state.task.checks.verify && waiting_digest(state).is_some()) {
+        if states.any(may_be_queued) {
             self.load_queue(fleet, id);
         }
     }
@@ -243,8 +247,17 @@ impl Tasks {
         }
         match action {
             Action::Rebase { attempt, proposals } => {
-                let proposals = self.sandboxes_of(id, &proposals);
-                let step = QueueStep::Rebase { attempt, proposals };
+                let found = self.sandboxes_of(id, &proposals);
+                let is_missing = |it: &&Proposal| !found.iter().any(|other| other.task == it.task);
+                // It would land as if its changes were part of the result.
+                if let Some(missing) = proposals.iter().find(is_missing) {
+                    let (task, why) = (missing.task.clone(), UNREADABLE.to_owned());
+                    return self.queue_event(fleet, id, Event::Hold { task, why });
+                }
+                let step = QueueStep::Rebase {
+                    attempt,
+                    proposals: found,
+                };
                 self.post(fleet, id, step, QueueFollowUp::Rebased { attempt });
             }
             Action::Prove { attempt } => self.prove(fleet, id, attempt),
@@ -269,7 +282,7 @@ impl Tasks {
         self.post(fleet, id, QueueStep::Discard { attempt }, then);
     }
 
-    /// Proposals with their sandboxes. A task that is gone has none: then the attempt fails.
+    /// Proposals with their sandboxes, without those of tasks that cannot be read.
     fn sandboxes_of(&self, id: &WorkspaceId, proposals: &[Proposal]) -> Vec<QueuedSandbox> {
         let found = proposals.iter().filter_map(|proposal| {
             let at = TaskRef::new(id, &proposal.task);
@@ -310,9 +323,15 @@ impl Tasks {
             }
             QueueFollowUp::Landed(landing) => match read::<LandingResult>(result) {
                 Ok(result) => {
-                    let attempt = landing.attempt;
+                    let Landing {
+                        attempt, proposals, ..
+                    } = landing;
                     let landing = result;
                     self.queue_event(fleet, id, Event::Landed { attempt, landing });
+                    // A proposal that was withdrawn in the meantime was kept for its landing.
+                    for proposal in proposals {
+                        self.note_change_to_queue(fleet, &TaskRef::new(id, &proposal.task));
+                    }
                 }
                 Err(error) => {
                     Self::log_problem(fleet, id, "failed to land proposals", &error);
@@ -365,7 +384,7 @@ impl Tasks {
         let known: BTreeSet<TaskId> = queued.chain(reported).map(|it| it.task.clone()).collect();
         queue.machine = Some(machine);
         self.take_output(fleet, id, output, None);
-        // What a task recorded may not have reached the queue before a crash.
+        // A crash may have hidden a decision about a task from the queue.
         for task in known {
             self.note_change_to_queue(fleet, &TaskRef::new(id, &task));
         }
@@ -420,6 +439,7 @@ impl Tasks {
             if is_retried {
                 self.retry_queue(fleet, &id);
             }
+            self.end_stalled_proof(fleet, &id);
             self.run_proof(fleet, &id);
         }
     }
@@ -449,7 +469,8 @@ impl Tasks {
         }
     }
 
-    /// Passes the result of a proof on.
+    /// Passes the result of a proof on. After a passed proof, the proposals begin to land, and no
+    /// decision about their tasks is accepted: those that are not durable yet come first.
     pub(super) fn on_proved(
         &mut self,
         fleet: &mut Fleet,
@@ -457,6 +478,28 @@ impl Tasks {
         attempt: u64,
         proof: Proof,
     ) {
+        let proof = match proof {
+            Proof::Passed => self.changing_task(id).map_or(Proof::Passed, |task| {
+                Proof::Lost(format!("task `{task}` is changing"))
+            }),
+            other => other,
+        };
         self.queue_event(fleet, id, Event::Proved { attempt, proof });
+    }
+
+    /// A task of the attempt in progress whose proposal a pending decision may withdraw.
+    fn changing_task(&self, id: &WorkspaceId) -> Option<TaskId> {
+        let machine = self.spaces.get(id)?.queue.machine.as_ref()?;
+        let mut tried = machine.tried().into_iter();
+        let is_changing = |proposal: &Proposal| {
+            let entry = self.entry(&TaskRef::new(id, &proposal.task));
+            entry.is_none_or(|entry| {
+                let is_busy = entry.decision_under_way().is_some() || entry.is_restoring;
+                let waiting = entry.state().and_then(waiting_digest);
+                is_busy || waiting != Some(proposal.digest.as_str())
+            })
+        };
+        let changing = tried.find(is_changing)?;
+        Some(changing.task)
     }
 }

@@ -1,10 +1,13 @@
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_merge_queue::Record;
 use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::ipc::{Pong, ToOrchestrator};
+use goondan_tasks::limits::STALL_MS;
 use serde_json::{Value, json};
 
 use super::world::World;
 use crate::exchange::{ProposalWork, QueueStep};
+use crate::limits::HEARTBEAT_INTERVAL_MS;
 
 /// Name of the next operation on the files of the queue.
 fn next(world: &World) -> &'static str {
@@ -23,6 +26,37 @@ fn next(world: &World) -> &'static str {
     }
 }
 
+/// Creates a task, and runs it until it waits for a review.
+fn bring_to_review(world: &mut World, task: &str) {
+    let new = json!({
+        "taskId": task, "title": "Build it", "description": "Do so.", "source": "project",
+        "start": true,
+    });
+    world.get("task.new", &new).unwrap();
+    world.sandbox_done(Ok(Value::Null));
+    let process = world.run(task);
+    let ended = RunResult {
+        is_ok: true,
+        text: "done".to_owned(),
+        denied: Vec::new(),
+    };
+    world.tell(process, &[CliEvent::Result(ended)]);
+    world.exit(process, Some(0));
+    world.settle();
+    world.sandbox_done(Ok(Value::Null));
+    let process = world.run(task);
+    world.exit(process, Some(0));
+    world.settle();
+    let file = json!({"path": "src/a.rs", "status": "modified"});
+    world.sandbox_done(Ok(json!({
+        "runId": task, "agentId": "coder", "state": "open",
+        "createdAt": "2026-01-01T00:00:00.000Z", "changedFiles": 1, "digest": "d1", "notes": "",
+        "directory": "/s", "files": [file], "base": {"gitHead": null, "sha256": "0"},
+        "summary": "", "git": "agreed", "history": [],
+    })));
+    assert_eq!(world.status(task), "waiting_review");
+}
+
 /// A workspace whose queue is kept by the test.
 struct Bench {
     world: World,
@@ -33,33 +67,7 @@ impl Bench {
     /// A workspace in which this task waits for a review.
     fn with_review(task: &str) -> Self {
         let mut world = World::verifying();
-        let new = json!({
-            "taskId": task, "title": "Build it", "description": "Do so.", "source": "project",
-            "start": true,
-        });
-        world.get("task.new", &new).unwrap();
-        world.sandbox_done(Ok(Value::Null));
-        let process = world.run(task);
-        let ended = RunResult {
-            is_ok: true,
-            text: "done".to_owned(),
-            denied: Vec::new(),
-        };
-        world.tell(process, &[CliEvent::Result(ended)]);
-        world.exit(process, Some(0));
-        world.settle();
-        world.sandbox_done(Ok(Value::Null));
-        let process = world.run(task);
-        world.exit(process, Some(0));
-        world.settle();
-        let file = json!({"path": "src/a.rs", "status": "modified"});
-        world.sandbox_done(Ok(json!({
-            "runId": task, "agentId": "coder", "state": "open",
-            "createdAt": "2026-01-01T00:00:00.000Z", "changedFiles": 1, "digest": "d1", "notes": "",
-            "directory": "/s", "files": [file], "base": {"gitHead": null, "sha256": "0"},
-            "summary": "", "git": "agreed", "history": [],
-        })));
-        assert_eq!(world.status(task), "waiting_review");
+        bring_to_review(&mut world, task);
         let records = Vec::new();
         Self { world, records }
     }
@@ -264,4 +272,83 @@ fn queue_1_task_that_was_canceled_before_a_kill_leaves_the_queue() {
     assert!(left, "{:?}", bench.records);
     let view = bench.world.get("queue.list", &json!({})).unwrap();
     assert_eq!(view["entries"], json!([]));
+}
+
+#[test]
+fn queue_1_cancel_that_is_not_durable_yet_prevents_a_landing() {
+    let mut bench = Bench::with_review("t");
+    bench.enter();
+    let process = bench.world.run("merge-queue");
+    bench.world.ask("task.cancel", &json!({"taskId": "t"}));
+    bench.world.exit(process, Some(0));
+    bench.drain();
+    assert_eq!(bench.world.status("t"), "cancelled");
+    bench.drain();
+    let has_begun = |it: &Record| matches!(it, Record::LandingBegun { .. });
+    assert!(!bench.records.iter().any(has_begun), "{:?}", bench.records);
+    let left = |it: &Record| matches!(it, Record::Left { .. });
+    assert!(bench.records.iter().any(left), "{:?}", bench.records);
+}
+
+#[test]
+fn queue_1_rework_that_waits_for_comments_prevents_a_landing() {
+    let mut bench = Bench::with_review("t");
+    bench.enter();
+    let process = bench.world.run("merge-queue");
+    let rework = json!({"taskId": "t", "text": "Shorter."});
+    bench.world.ask("task.rework", &rework);
+    bench.world.exit(process, Some(0));
+    bench.world.sandbox_done(Ok(json!([])));
+    bench.drain();
+    let has_begun = |it: &Record| matches!(it, Record::LandingBegun { .. });
+    assert!(!bench.records.iter().any(has_begun), "{:?}", bench.records);
+}
+
+#[test]
+fn queue_1_proof_without_a_sign_of_life_is_ended() {
+    let mut bench = Bench::with_review("t");
+    bench.enter();
+    let process = bench.world.run("merge-queue");
+    let step_ms = HEARTBEAT_INTERVAL_MS;
+    for _ in 0..STALL_MS.unsigned_abs() / step_ms {
+        bench.world.pass(step_ms);
+        // Its process answers, but not its program.
+        let pong = ToOrchestrator::Pong(Pong { nonce: 0 });
+        bench.world.say(process, pong);
+    }
+    assert!(!bench.world.children[&process].is_asked_to_end);
+    bench.world.pass(step_ms);
+    assert!(bench.world.children[&process].is_asked_to_end);
+    bench.world.exit(process, None);
+    bench.record();
+    bench.world.pass(step_ms);
+    bench.record();
+    assert_eq!(next(&bench.world), "rebase", "it is tried again");
+}
+
+#[test]
+fn queue_1_proposal_of_an_unreadable_task_is_held() {
+    let mut bench = Bench::with_review("a");
+    bring_to_review(&mut bench.world, "b");
+    bench.world.kill_daemon();
+    bench.world.unreadable = Some("b");
+    bench.world.settle();
+    let entered = |task: &str| {
+        let proposal = json!({"task": task, "digest": "d1"});
+        json!({"event": "entered", "data": {"proposal": proposal}})
+    };
+    bench.done("load", json!([entered("a"), entered("b")]));
+    // The other one is tried alone.
+    let rebased: Vec<&str> = match bench.world.proposal_works.front() {
+        Some(ProposalWork::Queue(work)) => match &work.step {
+            QueueStep::Rebase { proposals, .. } => {
+                proposals.iter().map(|it| it.task.as_str()).collect()
+            }
+            step => panic!("{step:?}"),
+        },
+        work => panic!("{work:?}"),
+    };
+    assert_eq!(rebased, ["a"]);
+    let view = bench.world.get("queue.list", &json!({})).unwrap();
+    assert_eq!(view["entries"][1]["held"], "its task cannot be read");
 }

@@ -563,6 +563,7 @@ impl Tasks {
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);
             }
+            self.note_change_to_queue(fleet, at);
             fleet.post(Message::Notice(Notice::Decisions(at.workspace_id.clone())));
             self.forget_notifications(|other| other == at);
             self.forget_conversations(fleet, at, conversations);

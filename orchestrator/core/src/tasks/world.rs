@@ -75,6 +75,8 @@ pub(super) struct World {
     pub(super) children: BTreeMap<ProcessId, Child>,
     pub(super) answers: BTreeMap<RequestToken, Result<Value, ControlError>>,
     pub(super) logged: Vec<String>,
+    /// The task whose work area cannot be read.
+    pub(super) unreadable: Option<&'static str>,
     /// True if the next write fails.
     pub(super) is_disk_full: bool,
     /// True if the next creation writes only the history.
@@ -264,6 +266,7 @@ impl World {
             children: BTreeMap::new(),
             answers: BTreeMap::new(),
             logged: Vec::new(),
+            unreadable: None,
             is_disk_full: false,
             is_full_behind_history: false,
             has_exited: false,
@@ -551,9 +554,13 @@ impl World {
         for entry in &facts[1..] {
             state.apply(entry);
         }
+        let result = match self.unreadable == Some(task.as_str()) {
+            true => Err("the history is damaged".to_owned()),
+            false => Ok((state, Vec::new())),
+        };
         LoadedTask {
             task_id: task.clone(),
-            result: Ok((state, Vec::new())),
+            result,
         }
     }
 

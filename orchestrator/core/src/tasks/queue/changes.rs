@@ -8,12 +8,12 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{TaskDelivery, TaskId, TaskSource};
 
-use super::waiting_digest;
+use super::{may_be_queued, waiting_digest};
 use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::QueueDecision;
 use crate::fleet::Fleet;
-use crate::limits::TASK_REQUESTS_MAX;
+use crate::limits::{QUEUE_REASON_CHARS_MAX, TASK_REQUESTS_MAX};
 use crate::tasks::entry::TaskEntry;
 use crate::tasks::{Tasks, busy, not_found, views};
 
@@ -74,6 +74,13 @@ impl Tasks {
 
     fn change_queue(&mut self, fleet: &mut Fleet, token: RequestToken, change: ChangeQueue) {
         let at = TaskRef::new(&change.workspace_id, &change.task_id);
+        if let QueueChange::Hold { why } | QueueChange::Drop { why } = &change.change
+            && why.chars().nth(QUEUE_REASON_CHARS_MAX).is_some()
+        {
+            let text = format!("the reason has more than {QUEUE_REASON_CHARS_MAX} characters");
+            let error = ControlError::new(ErrorCode::InvalidRequest, text);
+            return fleet.respond_error(token, error.suggest("shorten it"));
+        }
         let task = change.task_id;
         let (event, what) = match change.change {
             QueueChange::Enter { priority } => {
@@ -161,6 +168,11 @@ impl Tasks {
 
     /// True if the proposal of a task is in the queue, and no person must do something about it.
     pub(in crate::tasks) fn is_queued(&self, at: &TaskRef) -> bool {
+        let state = self.entry(at).and_then(TaskEntry::durable);
+        // A workspace may have thousands of tasks, and its queue many entries.
+        if !state.is_some_and(may_be_queued) {
+            return false;
+        }
         let queue = self.spaces.get(&at.workspace_id).map(|space| &space.queue);
         let machine = queue.and_then(|queue| queue.machine.as_ref());
         machine.is_some_and(|machine| {
@@ -173,7 +185,7 @@ impl Tasks {
     pub(in crate::tasks) fn landing_in_words(&self, at: &TaskRef) -> Option<&'static str> {
         let queue = &self.spaces.get(&at.workspace_id)?.queue;
         let state = self.entry(at).and_then(TaskEntry::durable)?;
-        if queue.is_loading && waiting_digest(state).is_some() {
+        if queue.is_loading && may_be_queued(state) {
             return Some("the merge queue is being read");
         }
         let machine = queue.machine.as_ref()?;
@@ -192,8 +204,17 @@ impl Tasks {
         let queue = &self.spaces.get(&at.workspace_id)?.queue;
         let Some(machine) = &queue.machine else {
             let is_unread = queue.is_loading || queue.retry_at_ms > 0;
-            return is_unread.then(|| busy(at, "the merge queue could not be read yet"));
+            let state = self.entry(at).and_then(TaskEntry::state);
+            let is_unknown = is_unread && state.is_some_and(may_be_queued);
+            return is_unknown.then(|| busy(at, "the merge queue could not be read yet"));
         };
+        let mut unreported = machine.unreported();
+        if unreported.any(|(proposal, _)| proposal.task == at.task_id) {
+            return Some(busy(
+                at,
+                "the merge queue reports the outcome of its proposal",
+            ));
+        }
         let mut entries = machine.entries();
         entries.find(|(entry, _)| entry.proposal.task == at.task_id)?;
         let task = &at.task_id;

@@ -1,5 +1,6 @@
 //! Outcomes of the merge queue, for the tasks: a landed proposal approves the last phase of its task,
-//! any other sends the phase back to its agent.
+//! a conflict or a failed proof sends the phase back to its agent. After a drop, the task waits for
+//! its review as before.
 
 use goondan_merge_queue::{Event, Outcome, Proposal, Target};
 use goondan_protocol::ids::WorkspaceId;
@@ -111,7 +112,8 @@ impl Tasks {
         state.is_some_and(|state| waiting_digest(state) != Some(proposal.digest.as_str()))
     }
 
-    /// A task has changed durably: its outcome may be recorded, or its proposal withdrawn.
+    /// A task has changed durably or was removed: its outcome may be recorded, or its proposal
+    /// withdrawn.
     pub(in crate::tasks) fn note_change_to_queue(&mut self, fleet: &mut Fleet, at: &TaskRef) {
         let id = &at.workspace_id;
         let queue = self.spaces.get(id).map(|space| &space.queue);
