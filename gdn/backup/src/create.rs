@@ -96,7 +96,11 @@ impl Session {
             return Err(BackupError::NoStateRoot { path: state_root });
         }
         check_apart(dir.path(), &state_root)?;
-        dir.remove_unused()?;
+        match dir.remove_unused() {
+            // The packs of that backup are unknown, so none is removed. The new backup needs none.
+            Ok(_) | Err(BackupError::Damaged { .. } | BackupError::NewerFormat { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let random = Key::random()?.to_hex();
         let time = options.now.to_string();
         let time = time.split('.').next().unwrap_or_default().replace(':', "");
@@ -195,8 +199,7 @@ impl Session {
                 Ok(None) => return Ok(None),
                 Err(rustix::io::Errno::ACCESS) => {
                     let path = String::from_utf8_lossy(path).into_owned();
-                    let why = "the user of this command cannot read it";
-                    self.skipped.insert(path, why.to_owned());
+                    self.skipped.insert(path, source::UNREADABLE.to_owned());
                     return Ok(None);
                 }
                 Err(error) => return Err(error).during("open", &place),
