@@ -102,8 +102,9 @@ impl Session {
             Err(error) => return Err(error),
         }
         let random = Key::random()?.to_hex();
-        let time = options.now.to_string();
-        let time = time.split('.').next().unwrap_or_default().replace(':', "");
+        // With milliseconds, because the ids of backups are in the order of their times.
+        let time = options.now.to_string().replace(':', "").replace('.', "-");
+        let time = time.trim_end_matches('Z');
         let random: String = random.chars().take(ID_DIGITS).collect();
         let id = format!("{time}-{random}");
         let is_plain = options.recipients.is_empty();
