@@ -96,10 +96,15 @@ impl Session {
             return Err(BackupError::NoStateRoot { path: state_root });
         }
         check_apart(dir.path(), &state_root)?;
-        dir.remove_unused()?;
+        match dir.remove_unused() {
+            // The packs of that backup are unknown, so none is removed. The new backup needs none.
+            Ok(_) | Err(BackupError::Damaged { .. } | BackupError::NewerFormat { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let random = Key::random()?.to_hex();
-        let time = options.now.to_string();
-        let time = time.split('.').next().unwrap_or_default().replace(':', "");
+        // With milliseconds, because the ids of backups are in the order of their times.
+        let time = options.now.to_string().replace(':', "").replace('.', "-");
+        let time = time.trim_end_matches('Z');
         let random: String = random.chars().take(ID_DIGITS).collect();
         let id = format!("{time}-{random}");
         let is_plain = options.recipients.is_empty();
@@ -195,8 +200,7 @@ impl Session {
                 Ok(None) => return Ok(None),
                 Err(rustix::io::Errno::ACCESS) => {
                     let path = String::from_utf8_lossy(path).into_owned();
-                    let why = "the user of this command cannot read it";
-                    self.skipped.insert(path, why.to_owned());
+                    self.skipped.insert(path, source::UNREADABLE.to_owned());
                     return Ok(None);
                 }
                 Err(error) => return Err(error).during("open", &place),

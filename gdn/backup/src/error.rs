@@ -39,10 +39,14 @@ pub enum BackupError {
     Recipient { recipient: String },
     #[error("`{}` contains no age identity: expected lines that begin with `AGE-SECRET-KEY-1`", path.display())]
     Identity { path: PathBuf },
+    #[error("the list of {files} files and directories is too long for a backup")]
+    TooLarge { files: usize },
     #[error("failed to encrypt the backup: {0}")]
     Encryption(String),
     #[error("`{}` exists and is not empty", path.display())]
     TargetExists { path: PathBuf },
+    #[error("`{}` is a mount point, which a restore cannot replace", path.display())]
+    MountPoint { path: PathBuf },
     #[error("the restored files need {needed} bytes, and `{}` has {free} bytes free", path.display())]
     NoSpace {
         path: PathBuf,

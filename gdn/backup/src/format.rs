@@ -25,10 +25,14 @@ pub(crate) const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Maximum number of files and directories.
 pub(crate) const ENTRIES_MAX: usize = 20_000_000;
 
-/// Maximum length of a path below the state root, in bytes, of a name, and the maximum depth.
-pub(crate) const PATH_BYTES_MAX: usize = 4_000;
+/// Maximum length of a path below the state root, in bytes, of a name, and the maximum depth. A
+/// restore needs the rest of the 4,096 bytes of a whole path for the state root.
+pub(crate) const PATH_BYTES_MAX: usize = 3_000;
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 pub(crate) const DEPTH_MAX: usize = 128;
+
+/// Maximum length of the target of a symbolic link, in bytes: the maximum on Linux.
+pub(crate) const LINK_BYTES_MAX: usize = 4_095;
 
 /// A sparse file larger than this is not copied, in bytes: a program can create one of any size.
 pub(crate) const SPARSE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;

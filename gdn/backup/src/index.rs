@@ -4,7 +4,6 @@
 //! what the encryption authenticates.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 
@@ -15,11 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use goondan_protocol::state_root::RESTORE_MARK;
 
+use crate::directory::open_stored;
 use crate::error::{BackupError, During as _};
 use crate::format::{
     Content, DEPTH_MAX, ENTRIES_MAX, Entry, FORMAT, HEADER_BYTES_MAX, Header, INDEX_BYTES_MAX,
-    INDEX_TEXT_BYTES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX, NOT_COPIED, PATH_BYTES_MAX, PackKey,
-    is_plain_name,
+    INDEX_TEXT_BYTES_MAX, LINE_BYTES_MAX, LINK_BYTES_MAX, NAME_BYTES_MAX, NOT_COPIED,
+    PATH_BYTES_MAX, PackKey, is_plain_name,
 };
 use crate::pack::is_plausible;
 use crate::seal::{self, Identities, Key};
@@ -172,7 +172,7 @@ fn check(path: &[u8], entry: &Entry, packs: &[PackKey], before: &Entries) -> Res
         }
         Content::Link(target) => match hex::decode(target) {
             Ok(target)
-                if !target.is_empty() && target.len() <= PATH_BYTES_MAX && !target.contains(&0) =>
+                if !target.is_empty() && target.len() <= LINK_BYTES_MAX && !target.contains(&0) =>
             {
                 Ok(())
             }
@@ -182,6 +182,10 @@ fn check(path: &[u8], entry: &Entry, packs: &[PackKey], before: &Entries) -> Res
 }
 
 /// Bytes of a backup's file.
+///
+/// # Errors
+///
+/// [`BackupError::TooLarge`] instead of a file that no restore would read.
 pub(crate) fn to_file(
     header: &Header,
     key: Option<&Key>,
@@ -190,12 +194,19 @@ pub(crate) fn to_file(
     let failed = |error: &dyn std::fmt::Display| BackupError::Encryption(error.to_string());
     let mut file = serde_json::to_vec(header).map_err(|error| failed(&error))?;
     file.push(b'\n');
+    let head = file.len();
+    let is_long = |len: usize| u64::try_from(len).unwrap_or(u64::MAX) > INDEX_BYTES_MAX;
     let list = index.encode().map_err(|error| failed(&error))?;
     let key = key.map(|key| key.derive(PURPOSE));
     let sealed = seal::seal(key.as_ref(), 0, &file, &list)?;
     file.extend_from_slice(&sealed);
     let digest = ring::digest::digest(&ring::digest::SHA256, &file);
     file.extend_from_slice(digest.as_ref());
+    let files = index.entries.len();
+    if head > HEADER_BYTES_MAX || files > ENTRIES_MAX || is_long(list.len()) || is_long(file.len())
+    {
+        return Err(BackupError::TooLarge { files });
+    }
     Ok(file)
 }
 
@@ -215,8 +226,8 @@ impl BackupFile {
     /// [`BackupError::Damaged`] if it differs from its digest.
     pub(crate) fn read(path: &Path) -> Result<Self, BackupError> {
         let mut bytes = Vec::new();
-        let file = File::open(path).during("open", path)?;
-        file.take(INDEX_BYTES_MAX + 1)
+        open_stored(path)?
+            .take(INDEX_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
             .during("read", path)?;
         let damaged = |problem: &str| BackupError::damaged(path, problem);
@@ -312,7 +323,7 @@ fn parse_header(line: &[u8], path: &Path) -> Result<Header, BackupError> {
 
 /// Reads only the header of a backup's file.
 pub(crate) fn read_header(path: &Path) -> Result<Header, BackupError> {
-    let file = File::open(path).during("open", path)?;
+    let file = open_stored(path)?;
     let most = u64::try_from(HEADER_BYTES_MAX).unwrap_or(u64::MAX);
     let mut line = Vec::new();
     BufReader::new(file.take(most))
@@ -381,6 +392,7 @@ mod tests {
             (b"system/a\xff", file(3, vec![chunk(3)])),
             (b"system/empty", file(0, vec![])),
             (b"system/link", link(b"../\xfe")),
+            (b"system/long", link(&[b'x'; LINK_BYTES_MAX])),
         ]);
         assert_eq!(Index::decode(&list.encode().unwrap()).unwrap(), list);
     }

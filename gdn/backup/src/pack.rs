@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest;
 
+use crate::directory::open_stored;
 use crate::error::{BackupError, During as _};
 use crate::format::{CHUNK_BYTES, ChunkRef, PACK_BYTES, PackKey, StoredPack};
 use crate::seal::{self, Key};
@@ -192,13 +193,7 @@ impl PackReader {
             if self.open.len() >= OPEN_PACKS_MAX {
                 self.open.clear();
             }
-            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-            let flags = i32::try_from(flags.bits()).unwrap_or(0);
-            let file = OpenOptions::new()
-                .read(true)
-                .custom_flags(flags)
-                .open(&path);
-            self.open.insert(*index, file.during("open", &path)?);
+            self.open.insert(*index, open_stored(&path)?);
         }
         let Some(file) = self.open.get(index) else {
             return Err(BackupError::damaged(&path, "it cannot be opened"));

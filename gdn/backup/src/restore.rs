@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,10 +17,10 @@ use serde::Serialize;
 
 use crate::directory::{BackupDir, replace, sync_dir};
 use crate::error::{BackupError, During as _};
-use crate::format::{Content, MODE_BITS, Time};
+use crate::format::{CHUNK_BYTES, ChunkRef, Content, MODE_BITS, Time};
 use crate::index::{BackupFile, Index};
 use crate::pack::PackReader;
-use crate::seal::{Identities, Key};
+use crate::seal::{self, Identities, Key};
 
 /// Number of random digits in the name of an unfinished state root.
 const RANDOM_DIGITS: usize = 12;
@@ -62,12 +64,14 @@ pub fn restore(dir: &BackupDir, options: &RestoreOptions) -> Result<Restored, Ba
         Content::Directory { .. } | Content::Link(_) => 0,
     });
     let bytes = sizes.fold(0, u64::saturating_add);
+    let holes = Holes::new();
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     fs::create_dir_all(parent).during("create", parent)?;
-    check_space(parent, bytes)?;
+    check_is_not_mounted(target, parent)?;
+    check_space(parent, holes.stored_bytes(&index))?;
     let random: String = Key::random()?
         .to_hex()
         .chars()
@@ -84,7 +88,7 @@ pub fn restore(dir: &BackupDir, options: &RestoreOptions) -> Result<Restored, Ba
         taken_at: header.taken_at,
         restored_at: options.now,
     };
-    let written = write(dir, &index, &unfinished, &mark)
+    let written = write(dir, &index, &holes, &unfinished, &mark)
         .and_then(|()| put_in_place(&unfinished, target, parent));
     if let Err(error) = written {
         remove(&unfinished);
@@ -114,6 +118,19 @@ fn check_is_free(target: &Path) -> Result<(), BackupError> {
     }
 }
 
+/// A rename cannot replace a mount point, which would only be found after everything was written.
+fn check_is_not_mounted(target: &Path, parent: &Path) -> Result<(), BackupError> {
+    let device = |path: &Path| -> Result<u64, BackupError> {
+        Ok(fs::metadata(path).during("inspect", path)?.dev())
+    };
+    if target.exists() && device(target)? != device(parent)? {
+        return Err(BackupError::MountPoint {
+            path: target.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 fn check_space(parent: &Path, needed: u64) -> Result<(), BackupError> {
     let space = rustix::fs::statvfs(parent).during("inspect", parent)?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
@@ -134,10 +151,44 @@ fn create_dir(path: &Path) -> Result<(), BackupError> {
         .during("create", path)
 }
 
+/// Recognizes parts that are all zeros. They are restored as holes, because a program of an agent
+/// can create sparse files that are larger than the disk.
+struct Holes {
+    sha256: String,
+}
+
+impl Holes {
+    fn new() -> Self {
+        Self {
+            sha256: seal::sha256(&vec![0; CHUNK_BYTES]),
+        }
+    }
+
+    fn contains(&self, chunk: &ChunkRef) -> bool {
+        usize::try_from(chunk.3).is_ok_and(|len| len == CHUNK_BYTES) && chunk.4 == self.sha256
+    }
+
+    /// Size of all files without their holes.
+    fn stored_bytes(&self, index: &Index) -> u64 {
+        let chunks = index
+            .entries
+            .values()
+            .flat_map(|entry| match &entry.content {
+                Content::File { chunks, .. } => chunks.as_slice(),
+                Content::Directory { .. } | Content::Link(_) => &[],
+            });
+        let stored = chunks.filter(|chunk| !self.contains(chunk));
+        stored
+            .map(|chunk| u64::from(chunk.3))
+            .fold(0, u64::saturating_add)
+    }
+}
+
 /// Writes everything below a new directory. Links come last, so that no path leads through one.
 fn write(
     dir: &BackupDir,
     index: &Index,
+    holes: &Holes,
     root: &Path,
     mark: &RestoredFrom,
 ) -> Result<(), BackupError> {
@@ -156,21 +207,21 @@ fn write(
                     .open(&place)
                     .during("create", &place)?;
                 for chunk in chunks {
-                    let content = packs.read(chunk)?;
-                    file.write_all(&content).during("write", &place)?;
+                    if holes.contains(chunk) {
+                        file.seek_relative(i64::from(chunk.3))
+                            .during("write", &place)?;
+                    } else {
+                        let content = packs.read(chunk)?;
+                        file.write_all(&content).during("write", &place)?;
+                    }
                 }
+                // The file can end with a hole.
+                file.set_len(state.size).during("write", &place)?;
                 file.set_permissions(Permissions::from_mode(entry.mode & MODE_BITS))
                     .during("set the mode of", &place)?;
                 set_modified(&file, state.modified, &place)?;
                 sync_unless_together(&file, &place)?;
             }
-        }
-    }
-    for (path, entry) in &index.entries {
-        if let Content::Link(target) = &entry.content {
-            let target = hex::decode(target).unwrap_or_default();
-            let place = place(path);
-            symlink(OsStr::from_bytes(&target), &place).during("create", &place)?;
         }
     }
     let text = serde_json::to_vec(mark).map_err(std::io::Error::from);
@@ -179,6 +230,13 @@ fn write(
         create_dir(system)?;
     }
     replace(&file, &text.during("write", &file)?)?;
+    for (path, entry) in &index.entries {
+        if let Content::Link(target) = &entry.content {
+            let target = hex::decode(target).unwrap_or_default();
+            let place = place(path);
+            symlink(OsStr::from_bytes(&target), &place).during("create", &place)?;
+        }
+    }
     // A directory without the right to write gets its mode after its contents.
     for (path, entry) in index.entries.iter().rev() {
         if let Content::Directory { modified } = entry.content {

@@ -15,8 +15,12 @@ use goondan_protocol::state_root::RESTORE_MARK;
 
 use crate::error::{BackupError, During as _};
 use crate::format::{
-    DEPTH_MAX, FileState, MODE_BITS, NOT_COPIED, PATH_BYTES_MAX, SPARSE_BYTES_MAX,
+    DEPTH_MAX, FileState, LINK_BYTES_MAX, MODE_BITS, NAME_BYTES_MAX, NOT_COPIED, PATH_BYTES_MAX,
+    SPARSE_BYTES_MAX,
 };
+
+/// Reason why a file or a directory is not copied. Agents can withdraw the right to read their own.
+pub(crate) const UNREADABLE: &str = "the user of this command cannot read it";
 
 /// A path that was found.
 pub(crate) struct Found<'a> {
@@ -35,7 +39,7 @@ pub(crate) enum FoundKind<'a> {
         opener: Opener<'a>,
     },
     Link(Vec<u8>),
-    /// A socket, a pipe, a device, or a path that is too long.
+    /// A path that is not copied, with the reason.
     Other(&'static str),
 }
 
@@ -107,7 +111,10 @@ impl Walk<'_> {
         path: &mut Vec<u8>,
         depth: usize,
     ) -> Result<(), BackupError> {
-        let listed = Dir::read_from(dir).during("list", &self.place(path))?;
+        let listed = match Dir::read_from(dir) {
+            Err(Errno::ACCESS) if !path.is_empty() => return self.skip(path, UNREADABLE),
+            listed => listed.during("list", &self.place(path))?,
+        };
         let mut names: Vec<CString> = Vec::new();
         for entry in listed {
             let entry = entry.during("list", &self.place(path))?;
@@ -135,6 +142,11 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn skip(&mut self, path: &[u8], why: &'static str) -> Result<(), BackupError> {
+        let (mode, kind) = (0, FoundKind::Other(why));
+        (self.visit)(Found { path, mode, kind })
+    }
+
     fn entry(
         &mut self,
         dir: &OwnedFd,
@@ -146,18 +158,13 @@ impl Walk<'_> {
             Ok(stat) => stat,
             // Removed since the directory was listed.
             Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ACCESS) => return self.skip(path, UNREADABLE),
             Err(error) => return Err(error).during("inspect", &self.place(path)),
         };
         let mode = stat.st_mode & MODE_BITS;
-        let mut other = |why| {
-            (self.visit)(Found {
-                path,
-                mode,
-                kind: FoundKind::Other(why),
-            })
-        };
-        if path.len() > PATH_BYTES_MAX || depth >= DEPTH_MAX {
-            return other("its path is too long");
+        let is_long = name.to_bytes().len() > NAME_BYTES_MAX || path.len() > PATH_BYTES_MAX;
+        if is_long || depth >= DEPTH_MAX {
+            return self.skip(path, "its path is too long");
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
@@ -165,6 +172,7 @@ impl Walk<'_> {
                 let below = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
                     Ok(below) => below,
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                    Err(Errno::ACCESS) => return self.skip(path, UNREADABLE),
                     Err(error) => return Err(error).during("open", &self.place(path)),
                 };
                 let modified = state_of(&stat).modified;
@@ -179,7 +187,7 @@ impl Walk<'_> {
                 let state = state_of(&stat);
                 let on_disk = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
                 if state.size > SPARSE_BYTES_MAX && on_disk < state.size / 2 {
-                    return other("it is sparse and larger than 16 GiB");
+                    return self.skip(path, "it is sparse and larger than 16 GiB");
                 }
                 let opener = Opener {
                     dir: dir.as_fd(),
@@ -197,13 +205,16 @@ impl Walk<'_> {
                     Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
                     Err(error) => return Err(error).during("read", &self.place(path)),
                 };
+                if target.is_empty() || target.len() > LINK_BYTES_MAX {
+                    return self.skip(path, "its target is empty or too long");
+                }
                 (self.visit)(Found {
                     path,
                     mode,
                     kind: FoundKind::Link(target),
                 })
             }
-            _ => other("it is a socket, a pipe or a device"),
+            _ => self.skip(path, "it is a socket, a pipe or a device"),
         }
     }
 }

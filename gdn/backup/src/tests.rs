@@ -339,4 +339,38 @@ fn interrupted_backup_leaves_nothing_to_the_next() {
     fs::remove_dir_all(world.dir.path().join("cache")).unwrap();
     let made = world.create();
     assert!(made.new_bytes > 2_000_000, "{made:?}");
+    // A damaged backup does not prevent a new one.
+    fs::write(world.backups().join("backups/0-damaged.backup"), "x").unwrap();
+    world.create();
+    world.restore(None, "target").unwrap();
+}
+
+#[test]
+fn sparse_file_is_restored_with_its_holes() {
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+    let mut world = World::new(false);
+    let path = "workspaces/w/instances/main/work/sparse";
+    let sparse = fs::File::create(world.root().join(path)).unwrap();
+    sparse.write_all_at(b"between holes", 8 << 20).unwrap();
+    sparse.set_len(16 << 20).unwrap();
+    world.create();
+    let restored = world.restore(None, "target").unwrap();
+    assert_eq!(tree(&restored), tree(&world.root()));
+    let stat = fs::metadata(restored.join(path)).unwrap();
+    assert!(stat.blocks() * 512 < 4 << 20, "{stat:?}");
+}
+
+#[test]
+fn unreadable_directory_is_reported_and_the_rest_is_copied() {
+    let mut world = World::new(false);
+    let closed = world.root().join("workspaces/w/instances/main/work/closed");
+    fs::create_dir(&closed).unwrap();
+    let mode = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0);
+    let is_root = fs::read_dir(&closed).is_ok();
+    let made = world.create();
+    mode(0o700);
+    assert_eq!(made.skipped.len(), usize::from(!is_root), "{made:?}");
+    let restored = world.restore(None, "target").unwrap();
+    assert!(restored.join("config.json").is_file());
 }

@@ -1,13 +1,12 @@
 //! Checks backups.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
 
 use ring::digest;
 use serde::Serialize;
 
-use crate::directory::BackupDir;
+use crate::directory::{BackupDir, open_stored};
 use crate::error::{BackupError, During as _};
 use crate::format::{Content, StoredPack};
 use crate::index::BackupFile;
@@ -117,7 +116,7 @@ fn verify_one(
 
 fn check_pack(dir: &BackupDir, stored: &StoredPack) -> Result<(), BackupError> {
     let path = pack::file_of(dir.path(), &stored.name);
-    let mut file = File::open(&path).during("open", &path)?;
+    let mut file = open_stored(&path)?;
     let mut digest = digest::Context::new(&digest::SHA256);
     let mut buffer = vec![0; READ_BYTES];
     let mut len: u64 = 0;

@@ -347,6 +347,14 @@ impl From<BackupError> for Failure {
                 Exit::Usage,
                 "pass the file that `gdn daemon backup identity` or `age-keygen` has written",
             ),
+            BackupError::TooLarge { .. } => (
+                Exit::Conflict,
+                "remove files that are not needed: `gdn daemon status --disk` shows where they are",
+            ),
+            BackupError::MountPoint { .. } => (
+                Exit::Conflict,
+                "restore to a directory in it: `gdn --state-root DIR daemon backup restore …`",
+            ),
             BackupError::Encryption(_) => {
                 (Exit::Internal, "report this with the command that failed")
             }

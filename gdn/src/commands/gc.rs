@@ -147,18 +147,11 @@ async fn collect(
             workspace_id: workspace_id.clone(),
             key,
         };
-        let instances = match client.change(instances).await {
-            Ok(pruned) => pruned.instances,
-            // The refusal for a workspace without a policy, in which no conversation expires.
-            Err(CallError::Refused(refused))
-                if older_than_ms.is_none() && refused.code == ErrorCode::InvalidRequest =>
-            {
-                Vec::new()
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let pruned = client.change(instances).await;
+        let instances = unless_no_policy(pruned, older_than_ms)?.map(|pruned| pruned.instances);
         let keys = instances
             .into_iter()
+            .flatten()
             .map(|it| of_workspace(it.instance_key));
         found.conversations.extend(keys);
         let tasks = PruneTasks {
@@ -167,7 +160,9 @@ async fn collect(
             no_backup: false,
             dry_run,
         };
-        for task in client.change(tasks).await?.tasks {
+        let pruned = client.change(tasks).await;
+        let tasks = unless_no_policy(pruned, older_than_ms)?.map(|pruned| pruned.tasks);
+        for task in tasks.into_iter().flatten() {
             match task.problem {
                 Some(problem) => found
                     .problems
@@ -194,6 +189,23 @@ async fn collect(
         })
         .collect();
     Ok(found)
+}
+
+/// The answer to a removal, or `None` if it names no age and the workspace has no policy for one. The
+/// daemon refuses such a request, so that a person who prunes one workspace receives the reason.
+fn unless_no_policy<T>(
+    answer: Result<T, CallError>,
+    older_than_ms: Option<u64>,
+) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CallError::Refused(refused))
+            if older_than_ms.is_none() && refused.code == ErrorCode::InvalidRequest =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Prints each item on a line.

@@ -223,7 +223,10 @@ impl Core {
         for owner in tick.owners {
             self.on_time(&owner);
         }
-        self.fleet.each_workspace(Workspace::deny_late_approvals);
+        let is_paused = self.fleet.cx().is_paused();
+        if !is_paused {
+            self.fleet.each_workspace(Workspace::deny_late_approvals);
+        }
         self.calls.on_question_time(&mut self.fleet);
         self.calls.on_call_time(&mut self.fleet);
         if tick.is_for_all {
@@ -232,7 +235,7 @@ impl Core {
         self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
         self.fleet.each_workspace(Workspace::report_lost_exports);
-        if self.fleet.cx().is_paused() {
+        if is_paused {
             return;
         }
         self.schedules.on_time(&mut self.fleet);

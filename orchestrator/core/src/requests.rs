@@ -663,7 +663,10 @@ impl Core {
             }
             // The shell has removed the mark of the restore.
             Call::ResumeDaemon(_) => {
-                self.fleet.starts().resume();
+                if self.fleet.cx().is_paused() {
+                    self.fleet.starts().resume();
+                    self.tasks.resume_queues(&mut self.fleet);
+                }
                 self.fleet.respond(token, &EmptyResult {});
             }
             Call::CheckDaemon(_) => self.fleet.respond(token, &DaemonCheck::default()),

@@ -429,6 +429,10 @@ impl Tasks {
             self.on_due(fleet, &at);
         }
         self.answer_waiters(fleet);
+        // In a restored state root, nothing is removed, landed or given up before a person resumes it.
+        if fleet.cx().is_paused() {
+            return;
+        }
         self.serve_notifications(fleet);
         self.make_periodic_checkpoints(fleet);
         self.look_at_running(fleet);

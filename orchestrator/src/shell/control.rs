@@ -167,6 +167,8 @@ impl ControlServer {
                 break;
             }
         }
+        // The supervisor, which the next steps wait for, can itself wait for a held write.
+        drop(spoken.hold.take());
         spoken.followers.shutdown().await;
         let tokens = spoken.tokens;
         drop(

@@ -1,4 +1,6 @@
-//! A gate for all changes of the daemon's files, so that a backup copies them in one state.
+//! A gate for all changes of the daemon's own files, so that a backup copies them in one state.
+//! Files that it writes through a `Folder`, such as packages, sandboxes and checkpoints, do not pass
+//! the gate.
 //!
 //! While a client holds the gate, writers wait before their next change. Every change between two
 //! calls of the disk is a state that a crash could leave, so the copy is one that the store can

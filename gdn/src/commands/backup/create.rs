@@ -152,6 +152,11 @@ fn show(created: &Created, held_ms: Option<u64>, context: &Context) -> Result<()
     }
     output.data(table.render(output.canvas()))?;
     let warning = output.err.paint(style::WARN, "warning:");
+    if created.recipients.is_empty() {
+        output.note(format!(
+            "{warning} the backup contains readable secrets: restrict access to its directory"
+        ));
+    }
     for (path, why) in created.skipped.iter().take(SHOWN_PATHS) {
         let path = text::printable(path);
         output.note(format!("{warning} {path} is not in the backup: {why}"));

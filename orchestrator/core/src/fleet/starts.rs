@@ -217,11 +217,9 @@ impl Starts<'_> {
 
     /// Lets processes start in a restored state root.
     pub(crate) fn resume(&mut self) {
-        if self.cx.is_paused() {
-            self.cx.end_pause();
-            self.cx.log(LogEvent::info("resumed after a restore"));
-            self.let_in();
-        }
+        self.cx.end_pause();
+        self.cx.log(LogEvent::info("resumed after a restore"));
+        self.let_in();
     }
 
     /// Frees a slot for queued starts, because an agent may have become idle.

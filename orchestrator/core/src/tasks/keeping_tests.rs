@@ -123,6 +123,22 @@ fn task_10_old_ended_tasks_are_removed_when_two_checks_agree() {
 }
 
 #[test]
+fn task_10_restored_state_keeps_old_tasks_until_it_is_resumed() {
+    let mut world = World::new();
+    cancelled(&mut world, "old");
+    world.pass(10 * DAY_MS);
+    world.restore_daemon();
+    world.settle();
+    look(&mut world);
+    look(&mut world);
+    assert_eq!(listed(&mut world), ["old"]);
+    world.get("daemon.resume", &json!({})).unwrap();
+    look(&mut world);
+    look(&mut world);
+    assert_eq!(listed(&mut world), Vec::<String>::new());
+}
+
+#[test]
 fn task_10_a_person_removes_by_age_and_a_program_may_not() {
     let mut world = World::new();
     for task in ["one", "two", "three"] {

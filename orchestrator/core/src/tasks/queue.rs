@@ -163,6 +163,18 @@ impl Tasks {
         }
     }
 
+    /// Reads the queues again after a restored state root was resumed: until then, a queue that a
+    /// client listed carried out nothing.
+    pub(crate) fn resume_queues(&mut self, fleet: &mut Fleet) {
+        let ids: Vec<WorkspaceId> = self.spaces.keys().cloned().collect();
+        for id in ids {
+            if let Some(queue) = self.queue_mut(&id) {
+                queue.machine = None;
+            }
+            self.take_up_queue(fleet, &id);
+        }
+    }
+
     fn load_queue(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         if let Some(queue) = self.queue_mut(id)
             && queue.machine.is_none()
@@ -241,8 +253,9 @@ impl Tasks {
     }
 
     fn carry_out_queue(&mut self, fleet: &mut Fleet, id: &WorkspaceId, action: Action) {
-        // The next daemon, or the next opening of the workspace, finds what is missing.
-        if queue_ref(id).is_none_or(|at| is_ending(fleet, &at)) {
+        // The next daemon, the next opening of the workspace, or `resume_queues` finds what is
+        // missing.
+        if fleet.cx().is_paused() || queue_ref(id).is_none_or(|at| is_ending(fleet, &at)) {
             return;
         }
         match action {

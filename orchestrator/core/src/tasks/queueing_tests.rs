@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 use crate::exchange::{ProposalWork, QueueStep};
-use crate::limits::HEARTBEAT_INTERVAL_MS;
+use crate::limits::{HEARTBEAT_INTERVAL_MS, QUEUE_RETRY_MS};
 
 /// Name of the next operation on the files of the queue.
 fn next(world: &World) -> &'static str {
@@ -191,6 +191,26 @@ fn queue_1_landing_before_a_kill_is_found_and_completes_its_task() {
     bench.world.settle();
     assert_eq!(bench.world.status("t"), "waiting_review");
     let records = serde_json::to_value(&bench.records).unwrap();
+    bench.done("load", records);
+    bench.done("find", json!({"kind": "done"}));
+    assert_eq!(bench.world.status("t"), "completed");
+}
+
+#[test]
+fn queue_1_restored_queue_lands_nothing_before_it_is_resumed() {
+    let mut bench = Bench::with_review("t");
+    bench.enter();
+    bench.prove(0);
+    assert_eq!(next(&bench.world), "land");
+    bench.world.restore_daemon();
+    bench.world.settle();
+    let records = serde_json::to_value(&bench.records).unwrap();
+    bench.done("load", records.clone());
+    let view = bench.world.get("queue.list", &json!({})).unwrap();
+    assert_eq!(view["entries"][0]["taskId"], "t", "{view}");
+    bench.world.pass(QUEUE_RETRY_MS);
+    assert_eq!(next(&bench.world), "nothing");
+    bench.world.get("daemon.resume", &json!({})).unwrap();
     bench.done("load", records);
     bench.done("find", json!({"kind": "done"}));
     assert_eq!(bench.world.status("t"), "completed");

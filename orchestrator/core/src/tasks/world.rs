@@ -9,8 +9,8 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::budget::Budget;
 use goondan_protocol::call::{CallOrder, CallOutcome, CallResult};
 use goondan_protocol::control::{
-    Call, CheckpointInfo, ControlError, ErrorCode, MERGE_QUEUE, TaskDrill, TaskRemoved,
-    TaskRestored,
+    Call, CheckpointInfo, ControlError, ErrorCode, MERGE_QUEUE, RestoredFrom, TaskDrill,
+    TaskRemoved, TaskRestored,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::{
@@ -193,7 +193,7 @@ fn bundle() -> ProjectConfig {
     }
 }
 
-fn new_core() -> Core {
+fn new_core(restored: Option<RestoredFrom>) -> Core {
     let facts = Facts {
         layout: Layout::new("/state"),
         pid: 1,
@@ -202,7 +202,7 @@ fn new_core() -> Core {
         cgroup: None,
         program: None,
         is_memory_open: false,
-        restored: None,
+        restored,
         node: None,
     };
     let mut next = 0_u128;
@@ -256,7 +256,7 @@ impl World {
 
     fn with(bundle: ProjectConfig) -> Self {
         let mut world = Self {
-            core: new_core(),
+            core: new_core(None),
             now_ms: 1_000_000,
             wall_ahead_ms: 0,
             disk: BTreeMap::new(),
@@ -353,7 +353,21 @@ impl World {
 
     /// The daemon and all its children are killed, and another starts.
     pub(super) fn kill_daemon(&mut self) {
-        self.core = new_core();
+        self.start_daemon(None);
+    }
+
+    /// The state root is restored from a backup, and a daemon starts paused.
+    pub(super) fn restore_daemon(&mut self) {
+        let at = Timestamp::from_unix_millis(0);
+        self.start_daemon(Some(RestoredFrom {
+            backup_id: "b".to_owned(),
+            taken_at: at,
+            restored_at: at,
+        }));
+    }
+
+    fn start_daemon(&mut self, restored: Option<RestoredFrom>) {
+        self.core = new_core(restored);
         self.works.clear();
         self.proposal_works.clear();
         self.children.clear();
@@ -486,7 +500,7 @@ impl World {
         self.next_token += 1;
         let token = RequestToken(self.next_token);
         let mut params = params.clone();
-        if method != "daemon.status" {
+        if !method.starts_with("daemon.") {
             params["workspaceId"] = json!("w");
         }
         let call: Call =
