@@ -512,6 +512,12 @@ impl InstanceStore {
         Ok(missing)
     }
 
+    /// Returns the turn in progress, also if its begin is not written yet.
+    #[must_use]
+    pub fn open_turn(&self) -> Option<&OpenTurn> {
+        self.turn.open.as_ref()
+    }
+
     /// Syncs all staged data, and brings runtime events and manifest up to date.
     ///
     /// # Errors

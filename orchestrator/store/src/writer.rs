@@ -28,7 +28,7 @@ use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use crate::error::StoreError;
 use crate::file_names::instance_dir_name;
 use crate::index::InstanceIndex;
-use crate::instance::InstanceStore;
+use crate::instance::{InstanceStore, OpenTurn};
 use crate::limits::{INSTANCE_DESCRIPTORS, MANIFEST_NOTE_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::root::Layout;
 
@@ -38,11 +38,13 @@ mod fold_schedule;
 mod handle_cache;
 pub mod operation;
 mod outcome;
+mod unwritten_begins;
 mod workspace_files;
 
 use fold_schedule::FailedFold;
-use operation::{Durability, Subject};
+use operation::{BeginTurn, Durability, Subject};
 use outcome::{again, report_findings};
+use unwritten_begins::UnwrittenBegin;
 use workspace_files::WorkspaceFiles;
 
 pub use operation::{Op, Report, StoreCompletion, StoreJob};
@@ -60,6 +62,10 @@ struct OpenInstance {
     note_due: Option<Instant>,
     /// Time at which its files are closed if it stays idle.
     rest_due: Option<Instant>,
+    /// The begin of a turn in the batch in progress.
+    staged_begin: Option<UnwrittenBegin>,
+    /// The begin of a turn that is reported, and not synced.
+    reported_begin: Option<UnwrittenBegin>,
 }
 
 impl OpenInstance {
@@ -74,6 +80,18 @@ impl OpenInstance {
         dues.into_iter().flatten()
     }
 
+    /// Begins a turn, or another attempt at the open one. Durable with the next sync of all data.
+    fn begin(&mut self, begin: BeginTurn) -> Result<OpenTurn, StoreError> {
+        self.store.bound_observation(begin.observation);
+        let digest = begin.config_digest.as_deref();
+        let turn_id = begin.turn_id.clone();
+        let open = self
+            .store
+            .begin_turn_under(turn_id, &begin.event_id, digest, begin.at)?;
+        self.staged_begin = Some(UnwrittenBegin::new(begin, &open));
+        Ok(open)
+    }
+
     /// Syncs the data that the reports of a batch promise. Records without a promise, such as the
     /// begin of a turn, stay in memory until the next sync, because a crash of the machine would
     /// lose them even if they were written.
@@ -81,7 +99,13 @@ impl OpenInstance {
         match promise {
             Durability::Nothing => {}
             Durability::Inbox => self.store.sync_inbox()?,
-            Durability::Everything => self.store.sync_records()?,
+            Durability::Everything => {
+                self.store.sync_records()?;
+                (self.staged_begin, self.reported_begin) = (None, None);
+            }
+        }
+        if let Some(begin) = self.staged_begin.take() {
+            self.reported_begin = Some(begin);
         }
         if promise > Durability::Nothing {
             let delay = Duration::from_millis(MANIFEST_NOTE_DELAY_MS);
@@ -191,6 +215,8 @@ pub struct Worker {
     unsettled: Vec<InstanceRef>,
     /// Instances with a committed turn that failed to fold.
     unfolded: HashMap<InstanceRef, FailedFold>,
+    /// Begins that were in memory when a write of their instances failed.
+    unwritten_begins: HashMap<InstanceRef, UnwrittenBegin>,
     /// Idle instances that are closed although processes work with them.
     resting: HashSet<InstanceRef>,
     uses: u64,
@@ -214,6 +240,7 @@ impl Worker {
             workspace_files: WorkspaceFiles::default(),
             unsettled: Vec::new(),
             unfolded: HashMap::new(),
+            unwritten_begins: HashMap::new(),
             resting: HashSet::new(),
             uses: 0,
             forgotten: 0,
@@ -342,7 +369,7 @@ impl Worker {
             };
             match report.error() {
                 Some(error) if error.is_io() && !failed.contains_key(instance) => {
-                    self.open.remove(instance);
+                    self.close_files(instance);
                     failed.insert(instance.clone(), again(error));
                 }
                 Some(_) | None => touch(&mut touched, instance, promise),
@@ -398,7 +425,7 @@ impl Worker {
             };
             if let Err(error) = held.keep_promise(promise) {
                 report_unwritable(&instance, &error);
-                self.open.remove(&instance);
+                self.close_files(&instance);
                 failed.insert(instance, error);
                 continue;
             }
@@ -415,6 +442,7 @@ impl Worker {
             self.unsettled.retain(|it| it.workspace_id != id);
             self.open.retain(|it, _| it.workspace_id != id);
             self.unfolded.retain(|it, _| it.workspace_id != id);
+            self.unwritten_begins.retain(|it, _| it.workspace_id != id);
             self.resting.retain(|it| it.workspace_id != id);
             self.workspace_files.let_go(&id);
         }
@@ -449,6 +477,7 @@ impl Worker {
             let is_kept = unfolded.is_some_and(|unfolded| unfolded.is_kept);
             let rested = self.resting.remove(instance);
             self.hold(instance, store, is_kept || rested);
+            self.begin_again(instance);
         }
         self.uses += 1;
         let held = self.open.get_mut(instance);
@@ -470,6 +499,8 @@ impl Worker {
                 clear_due: None,
                 note_due: None,
                 rest_due: None,
+                staged_begin: None,
+                reported_begin: None,
             },
         );
     }

@@ -106,10 +106,7 @@ impl Perform<Open> for Worker {
 
 impl Perform<BeginTurn> for Worker {
     fn perform(&mut self, begin: BeginTurn) -> Result<OpenTurn, StoreError> {
-        let store = &mut self.held(&begin.instance)?.store;
-        store.bound_observation(begin.observation);
-        let digest = begin.config_digest.as_deref();
-        store.begin_turn_under(begin.turn_id, &begin.event_id, digest, begin.at)
+        self.held(&begin.instance)?.begin(begin)
     }
 }
 
@@ -426,6 +423,7 @@ impl Perform<Delete> for Worker {
         let instance = &delete.instance;
         self.open.remove(instance);
         self.unfolded.remove(instance);
+        self.unwritten_begins.remove(instance);
         self.resting.remove(instance);
         let dir = self.dir_of(instance);
         Register::of(self.disk.as_ref(), &dir).forget()?;

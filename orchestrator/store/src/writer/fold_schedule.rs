@@ -102,7 +102,7 @@ impl Worker {
         if let Err(error) = how(&mut held.store) {
             let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
             let unfolded = FailedFold::after(first, held.is_kept);
-            self.open.remove(instance);
+            self.close_files(instance);
             self.postpone(instance.clone(), unfolded, &error);
         }
     }
@@ -119,7 +119,7 @@ impl Worker {
             // Opening an instance folds its committed turn.
             match self.held(&instance) {
                 Ok(_) if unfolded.is_kept => {}
-                Ok(_) => drop(self.open.remove(&instance)),
+                Ok(_) => self.close_files(&instance),
                 Err(StoreError::NoInstance { .. }) => drop(self.unfolded.remove(&instance)),
                 Err(error) => self.postpone(instance, unfolded.later(), &error),
             }

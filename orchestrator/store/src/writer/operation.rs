@@ -180,8 +180,8 @@ macro_rules! operations {
     };
 }
 
-// Beginning a turn promises nothing: the begin record becomes durable with the turn's first event,
-// and a turn lost before that never began.
+// Beginning a turn promises nothing: the begin record becomes durable with the turn's first event.
+// A turn that a crash loses before that never began; see `unwritten_begins` for failed writes.
 operations! {
     Accept of instance promises Inbox -> AcceptResult;
     ReadSources of instance promises Everything -> BTreeSet<ConnectionName>;
@@ -256,7 +256,7 @@ pub struct Open {
 }
 
 /// Begins a turn, or another attempt at the open one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct BeginTurn {
     pub instance: InstanceRef,
     pub turn_id: TurnId,
