@@ -263,6 +263,14 @@ impl Toolbox {
         self.approvals.of_call(call)
     }
 
+    /// JSON Schema of a tool's arguments, if the tool is in the catalog.
+    pub(crate) fn parameters_of(&self, tool_name: &str) -> Option<serde_json::Value> {
+        let catalog = self.catalog();
+        let mut catalog = catalog.iter();
+        let entry = catalog.find(|entry| entry.name.as_str() == tool_name)?;
+        Some(entry.parameters.clone())
+    }
+
     /// The tools as the model sees them.
     #[must_use]
     pub fn catalog(&self) -> Cow<'_, [CatalogEntry]> {

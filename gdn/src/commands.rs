@@ -9,6 +9,7 @@ mod attach;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bundle;
+mod call_arguments;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 mod checkpoints;

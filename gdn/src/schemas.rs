@@ -96,6 +96,10 @@ pub const QUESTION_DECLINE: &str = "gdn.question.decline/v1";
 pub const APPROVALS: &str = "gdn.approvals/v1";
 /// `gdn inbox approvals ID`.
 pub const APPROVALS_SHOW: &str = "gdn.approvals.show/v1";
+/// `gdn inbox standing`.
+pub const STANDING: &str = "gdn.standing/v1";
+/// `gdn inbox revoke`.
+pub const REVOKE: &str = "gdn.revoke/v1";
 /// `gdn inbox approve`.
 pub const APPROVE: &str = "gdn.approve/v1";
 /// `gdn inbox deny`.
@@ -360,6 +364,8 @@ pub const ALL: &[&str] = &[
     QUESTION_DECLINE,
     APPROVALS,
     APPROVALS_SHOW,
+    STANDING,
+    REVOKE,
     APPROVE,
     DENY,
     CALLS,

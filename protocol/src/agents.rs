@@ -156,6 +156,10 @@ pub enum AgentQuestion {
         tool_name: String,
         /// Its arguments.
         input: Value,
+        /// JSON Schema of the arguments, if it has at most
+        /// [`MAX_APPROVAL_INPUT_BYTES`](crate::limits::MAX_APPROVAL_INPUT_BYTES).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schema: Option<Value>,
         /// True if a previous process may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
@@ -428,6 +432,9 @@ pub enum AgentAnswer {
         /// The reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// Arguments that a person set instead of those of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Value>,
         /// True if a previous process received the decision and may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         has_begun: bool,

@@ -74,6 +74,16 @@ impl ApproveRule {
     }
 }
 
+/// Later calls that a standing approval covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalScope {
+    /// Calls in the same conversation.
+    Conversation,
+    /// Calls in every conversation of the workspace.
+    Workspace,
+}
+
 /// A person's decision about a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -65,7 +65,8 @@ mod workspace_permission;
 
 pub use approval::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, ApprovalPlace, ApprovalsPage, DecideApproval,
-    ListApprovals, ShowApproval,
+    ListApprovals, ListStandingApprovals, RevokeStandingApproval, ShowApproval,
+    StandingApprovalInfo, StandingApprovalPlace, StandingApprovalRevoked, StandingApprovalsPage,
 };
 pub use bundle::{
     ApproveChangeset, BundleLogs, ListWaitingChangesets, PinBundle, ReadBundleLog, RehearseBundle,
@@ -288,6 +289,10 @@ methods! {
     ShowApproval = "approval.show" -> ApprovalDetail;
     /// Approves or denies a tool call that waits. Only a person may.
     DecideApproval = "approval.decide" -> ApprovalDecided;
+    /// The calls that are approved without asking, because a person decided so.
+    ListStandingApprovals = "approval.standing" -> StandingApprovalsPage;
+    /// Removes one of them. Only a person may.
+    RevokeStandingApproval = "approval.revoke" -> StandingApprovalRevoked;
     /// Lists tool calls with an unknown outcome.
     ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
     /// Marks one of them as resolved by a person. Only a person may.

@@ -70,6 +70,15 @@ pub const MAX_WORKSPACES_PAGE: usize = 100;
 /// Largest number of pending approvals per page (`OBS-1`).
 pub const MAX_APPROVALS_PAGE: usize = 250;
 
+/// Largest number of standing approvals per page (`OBS-1`).
+pub const MAX_STANDING_APPROVALS_PAGE: usize = 50;
+
+/// Largest number of standing approvals of a workspace. A person can revoke some of them.
+pub const MAX_STANDING_APPROVALS: usize = 500;
+
+/// Largest arguments of a standing approval, in bytes of JSON. Larger calls can be approved once.
+pub const MAX_STANDING_APPROVAL_INPUT_BYTES: usize = 8 * 1024;
+
 /// Largest number of tool calls with an unknown outcome per page (`OBS-1`).
 pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
 

@@ -4,9 +4,10 @@ use goondan_protocol::control::{
     ApprovalInfo, AuditLog, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint,
     InstanceSummary, ListApprovals, ListCheckpoints, ListEvents, ListInstanceCheckpoints,
     ListInstances, ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListSchedules,
-    ListTasks, ListUnknownCalls, ListWaitingChangesets, ListWorkspaces, Method, PageTrace,
-    ProcessInfo, ProposalInfo, QuestionInfo, ReadAudit, ReadUsage, SandboxInfo, ScheduleInfo,
-    Status, TaskInfo, UnknownCallInfo, UsageReport, WaitingChangeset, WorkspaceInfo,
+    ListStandingApprovals, ListTasks, ListUnknownCalls, ListWaitingChangesets, ListWorkspaces,
+    Method, PageTrace, ProcessInfo, ProposalInfo, QuestionInfo, ReadAudit, ReadUsage, SandboxInfo,
+    ScheduleInfo, StandingApprovalInfo, Status, TaskInfo, UnknownCallInfo, UsageReport,
+    WaitingChangeset, WorkspaceInfo,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::observe::RuntimeEvent;
@@ -56,6 +57,7 @@ paged! {
     ListTasks: tasks of TaskInfo;
     ListWorkspaces: workspaces of WorkspaceInfo;
     ListApprovals: approvals of ApprovalInfo;
+    ListStandingApprovals: standing of StandingApprovalInfo;
     ListUnknownCalls: calls of UnknownCallInfo;
     ListWaitingChangesets: changesets of WaitingChangeset;
     ListSchedules: schedules of ScheduleInfo;

@@ -1,18 +1,20 @@
 //! `gdn inbox approvals`, `gdn inbox approve` and `gdn inbox deny`: tool calls that wait for approval (`STEER-3`).
 
 use clap::Args;
-use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, DaemonStatus, DecideApproval, ListApprovals,
-    ShowApproval, WorkspaceInfo,
+    ListStandingApprovals, RevokeStandingApproval, ShowApproval, StandingApprovalInfo,
+    WorkspaceInfo,
 };
 use goondan_protocol::ids::{ApprovalId, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::names;
+use super::{call_arguments, names};
 use crate::client::Client;
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
@@ -56,10 +58,79 @@ pub(crate) struct ApprovalsArgs {
 Examples:
   gdn inbox approvals a-7f3a9c21               review it first
   gdn inbox approve a-7f3a9c21
+  gdn inbox approve a-7f3a9c21 --always        also the same call in this conversation from now on
+  gdn inbox approve a-7f3a9c21 --always=workspace
+  gdn inbox approve a-7f3a9c21 --set 'command=make check'
+  gdn inbox approve a-7f3a9c21 --edit          in $EDITOR
 
-The first decision wins: a second one is refused with exit code 10.")]
+`--always` covers calls of the same agent and tool with exactly these arguments, until you revoke it: `gdn
+inbox standing`. Changed arguments must fit the tool; the model is notified of them. The first
+decision wins: a second one is refused with exit code 10.")]
 pub(crate) struct ApproveArgs {
     /// The pending call
+    #[arg(value_name = "ID")]
+    approval: ApprovalId,
+    /// Approve the same call from now on, in its conversation or workspace
+    #[arg(
+        long,
+        value_name = "SCOPE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "conversation",
+        conflicts_with_all = ["set", "edit"]
+    )]
+    always: Option<Scope>,
+    /// Change one argument of the call (can be repeated)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = call_arguments::parse_assignment)]
+    set: Vec<(String, String)>,
+    /// Change the arguments in $VISUAL or $EDITOR
+    #[arg(long, conflicts_with = "set")]
+    edit: bool,
+}
+
+/// Scope of a standing approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scope {
+    /// Calls in the same conversation
+    Conversation,
+    /// Calls in every conversation of the workspace
+    Workspace,
+}
+
+impl From<Scope> for ApprovalScope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Conversation => Self::Conversation,
+            Scope::Workspace => Self::Workspace,
+        }
+    }
+}
+
+/// List the calls that are approved without asking
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn inbox standing                           this project's
+  gdn inbox standing --all
+  gdn inbox standing --json | jq -r '.standing[].input.command'
+
+`gdn inbox approve ID --always` creates a standing approval. It covers calls of one agent and tool with exactly
+the shown arguments, in one conversation or in the workspace, and ends with its conversation. Calls
+that `approve: never` denies stay denied.")]
+pub(crate) struct StandingArgs {
+    /// Include every workspace
+    #[arg(long)]
+    all: bool,
+}
+
+/// Revoke a standing approval, so that its calls need approval again
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gdn inbox standing
+  gdn inbox revoke a-7f3a9c21")]
+pub(crate) struct RevokeArgs {
+    /// The standing approval
     #[arg(value_name = "ID")]
     approval: ApprovalId,
 }
@@ -148,7 +219,9 @@ async fn show(approval_id: ApprovalId, context: &Context) -> Result<(), Failure>
     let detail = client.query(show).await?;
     let output = context.output;
     output.object(schemas::APPROVALS_SHOW, &detail)?;
-    let ApprovalDetail { approval, input } = &detail;
+    let ApprovalDetail {
+        approval, input, ..
+    } = &detail;
     output.data(fields_of(approval, text::now()).render(output.canvas()))?;
     output.data(format!("\n{}", arguments(input)))?;
     if approval.may_have_begun {
@@ -204,32 +277,151 @@ pub(super) fn arguments(input: &Value) -> String {
 }
 
 pub(crate) async fn approve(args: ApproveArgs, context: &Context) -> Result<(), Failure> {
-    let decided = decide(args.approval, ApprovalDecision::Approved, None, context).await?;
+    let (mut client, workspace) = context.open().await?;
+    let ApproveArgs {
+        approval: approval_id,
+        always,
+        set,
+        edit,
+    } = args;
+    let workspace_id = workspace.workspace_id;
+    let input = if edit || !set.is_empty() {
+        let show = ShowApproval {
+            workspace_id: workspace_id.clone(),
+            approval_id: approval_id.clone(),
+        };
+        let detail = client.query(show).await?;
+        Some(match edit {
+            true => edited(&detail, context)?,
+            false => call_arguments::set_all(&detail, &set)?,
+        })
+    } else {
+        None
+    };
+    let decide = DecideApproval {
+        workspace_id,
+        approval_id,
+        decision: ApprovalDecision::Approved,
+        reason: None,
+        input,
+        always: always.map(ApprovalScope::from),
+    };
+    // The connection may have ended while the user was editing.
+    let decided = match edit {
+        true => context.connect().await?.change(decide).await?,
+        false => client.change(decide).await?,
+    };
     context.output.object(schemas::APPROVE, &decided)?;
     print_decided("Approved", &decided, context)
 }
 
-pub(crate) async fn deny(args: DenyArgs, context: &Context) -> Result<(), Failure> {
-    let reason = args.reason.filter(|reason| !reason.trim().is_empty());
-    let decided = decide(args.approval, ApprovalDecision::Denied, reason, context).await?;
-    context.output.object(schemas::DENY, &decided)?;
-    print_decided("Denied", &decided, context)
+/// Arguments from the user's editor.
+fn edited(detail: &ApprovalDetail, context: &Context) -> Result<Value, Failure> {
+    let id = &detail.approval.approval_id;
+    let Some(editor) = call_arguments::editor() else {
+        let hint = format!(
+            "set single arguments: `{}`",
+            context.command(&format!("inbox approve {id} --set NAME=VALUE"))
+        );
+        return Err(Failure::new(
+            Exit::Usage,
+            "neither $VISUAL nor $EDITOR is set",
+            hint,
+        ));
+    };
+    let input = call_arguments::edit(&editor, detail, context)?;
+    input.ok_or_else(|| {
+        Failure::new(
+            Exit::Cancelled,
+            "the arguments were not changed; the call still waits",
+            format!(
+                "approve it unchanged: `{}`",
+                context.command(&format!("inbox approve {id}"))
+            ),
+        )
+    })
 }
 
-async fn decide(
-    approval_id: ApprovalId,
-    decision: ApprovalDecision,
-    reason: Option<String>,
-    context: &Context,
-) -> Result<ApprovalDecided, Failure> {
+pub(crate) async fn standing(args: &StandingArgs, context: &Context) -> Result<(), Failure> {
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
+    let list = ListStandingApprovals {
+        workspace_id,
+        ..ListStandingApprovals::default()
+    };
+    let standing = client.all(list).await?;
+    let output = context.output;
+    output.object(schemas::STANDING, &json!({ "standing": standing }))?;
+    let Some(first) = standing.first() else {
+        return output.data("No calls are approved without asking by a standing approval.");
+    };
+    output.data(table_of_standing(&standing, all, text::now()).render(output.canvas()))?;
+    let id = &first.approval_id;
+    let revoke = context.command(&format!("inbox revoke {id}"));
+    output.note(format!("Revoke one: {revoke}"));
+    Ok(())
+}
+
+fn table_of_standing(standing: &[StandingApprovalInfo], all: bool, now: Timestamp) -> Table {
+    let workspace = all.then_some(Column::new("WORKSPACE").cut());
+    let titles = [
+        Column::new("ID"),
+        Column::new("CONVERSATION").cut(),
+        Column::new("AGENT").cut().below(1, "agent"),
+        Column::new("TOOL").cut().below(2, "tool"),
+        Column::new("SINCE").below(3, "since"),
+        Column::new("ARGUMENTS").below(4, ""),
+    ];
+    let mut table = Table::new(workspace.into_iter().chain(titles));
+    for info in standing {
+        let key = info.instance_key.as_ref();
+        let cells = [
+            Cell::from(&info.approval_id),
+            key.map_or_else(|| Cell::styled("all", style::FAINT), Cell::from),
+            Cell::from(&info.agent_name),
+            Cell::from(&info.tool_name),
+            format!("{} ago", text::age(info.created_at, now)).into(),
+            text::one_line(&info.input.to_string()).into(),
+        ];
+        let workspace = all.then(|| Cell::from(&info.workspace_id));
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+pub(crate) async fn revoke(args: RevokeArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let revoke = RevokeStandingApproval {
+        workspace_id: workspace.workspace_id,
+        approval_id: args.approval,
+    };
+    let revoked = client.change(revoke).await?;
+    context.output.object(schemas::REVOKE, &revoked)?;
+    let StandingApprovalInfo {
+        approval_id,
+        tool_name,
+        ..
+    } = &revoked.standing;
+    context.output.data(format!(
+        "Revoked {approval_id}: this call of {} needs approval again",
+        text::one_line(tool_name)
+    ))
+}
+
+pub(crate) async fn deny(args: DenyArgs, context: &Context) -> Result<(), Failure> {
+    let reason = args.reason.filter(|reason| !reason.trim().is_empty());
     let (mut client, workspace) = context.open().await?;
     let decide = DecideApproval {
         workspace_id: workspace.workspace_id,
-        approval_id,
-        decision,
+        approval_id: args.approval,
+        decision: ApprovalDecision::Denied,
         reason,
+        input: None,
+        always: None,
     };
-    Ok(client.change(decide).await?)
+    let decided = client.change(decide).await?;
+    context.output.object(schemas::DENY, &decided)?;
+    print_decided("Denied", &decided, context)
 }
 
 fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Result<(), Failure> {
@@ -237,11 +429,34 @@ fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Res
         approval_id,
         instance_key,
         tool_name,
+        is_changed,
+        always,
         ..
     } = decided;
-    context.output.data(format!(
-        "{how} {approval_id}: {tool_name} in conversation {instance_key}"
-    ))
+    let changed = match is_changed {
+        true => " with changed arguments",
+        false => "",
+    };
+    let output = context.output;
+    output.data(format!(
+        "{how} {approval_id}: {tool_name} in conversation {instance_key}{changed}"
+    ))?;
+    if let Some(scope) = always {
+        let revoke = context.command(&format!("inbox revoke {approval_id}"));
+        output.note(format!(
+            "The same call is approved in {} from now on. Revoke that: {revoke}",
+            scope_words(*scope)
+        ));
+    }
+    Ok(())
+}
+
+/// The conversations that a standing approval covers, in words.
+pub(super) fn scope_words(scope: ApprovalScope) -> &'static str {
+    match scope {
+        ApprovalScope::Conversation => "this conversation",
+        ApprovalScope::Workspace => "every conversation of the workspace",
+    }
 }
 
 /// Prints pending approvals and their commands to stderr.

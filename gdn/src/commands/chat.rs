@@ -8,20 +8,22 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{
-    ApprovalInfo, DecideApproval, ListApprovals, Method, SendResult, WorkspaceInfo,
+    ApprovalDetail, ApprovalInfo, DecideApproval, ListApprovals, Method, SendResult, ShowApproval,
+    WorkspaceInfo,
 };
 use goondan_protocol::ids::{EventId, InstanceKey};
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::arrivals::{Arrival, ChatProgress};
 use self::editor::EditorInput;
-use self::lines::{ChatInput, InputLines, decision, parse};
+use self::lines::{ChatInput, InputLines, decision, is_yes, parse};
 use super::ask::{AgentInput, RecipientArgs, is_shown, reply_of};
 use super::transcript::{self, Transcript};
-use super::{approval, cancel, images, instance, names, rewind, turns, usage};
+use super::{approval, call_arguments, cancel, images, instance, names, rewind, turns, usage};
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -74,6 +76,8 @@ const HELP: &str = "\
 /attach FILE   send an image, a file or URL, with the next message
 /approve       approve the tool call that waits (or: y)
 /deny [REASON] deny it (or: n)
+/always        approve it, and the same call from now on (or: always); /always workspace
+/edit [N=V]    approve it with changed arguments, in $EDITOR, or with N set to V (or: edit)
 /help          show this
 /quit          end (so does Ctrl-D)
 Ctrl-C         stop waiting for the answer, for example to approve a call; again: cancel the turn
@@ -102,6 +106,7 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
         failed: None,
         has_interrupted: false,
         attached: Vec::new(),
+        unconfirmed: None,
     };
     let (arrivals, arrived) = mpsc::unbounded_channel();
     match session.lines.are_edited() {
@@ -134,6 +139,15 @@ fn ended() -> Failure {
     }
 }
 
+/// A decision about a tool call.
+enum Verdict {
+    /// With these arguments instead of its own, if any.
+    Approve(Option<Value>),
+    Always(ApprovalScope),
+    /// With a reason, which may be empty.
+    Deny(String),
+}
+
 /// Next step after a line of input.
 enum LoopStep {
     Continue,
@@ -157,6 +171,8 @@ struct ChatSession<'a> {
     has_interrupted: bool,
     /// Images for the next message: files and URLs.
     attached: Vec<String>,
+    /// Standing approval that waits for a confirmation.
+    unconfirmed: Option<(ApprovalInfo, ApprovalScope)>,
 }
 
 impl ChatSession<'_> {
@@ -356,7 +372,29 @@ impl ChatSession<'_> {
             }
         };
         let output = self.context.output;
-        match parse(&line) {
+        let unconfirmed = self.unconfirmed.take();
+        let input = match (parse(&line), unconfirmed) {
+            (ChatInput::Say(text), Some((call, scope))) if is_yes(text) => {
+                self.decide(call, Verdict::Always(scope)).await?;
+                return Ok(LoopStep::Continue);
+            }
+            (ChatInput::Say(text), Some(_)) if decision(text).is_some() => {
+                output.note("Nothing was decided.");
+                return Ok(LoopStep::Continue);
+            }
+            (ChatInput::Say(text), _) => {
+                let decides = decision(text).filter(|_| self.lines.are_edited());
+                match decides {
+                    None => ChatInput::Say(text),
+                    Some(decides) => match self.pending().await? {
+                        Some(_) => decides,
+                        None => ChatInput::Say(text),
+                    },
+                }
+            }
+            (input, _) => input,
+        };
+        match input {
             ChatInput::Empty => {}
             ChatInput::Quit => return Ok(LoopStep::End),
             ChatInput::Help => output.note(self.help()),
@@ -370,15 +408,14 @@ impl ChatSession<'_> {
                 rewind::in_chat(self.conversation(), to.map(str::to_owned), self.context).await?;
             }
             ChatInput::Attach(image) => self.attach(image)?,
-            ChatInput::Approve => self.decide_pending(true, "").await?,
-            ChatInput::Deny(reason) => self.decide_pending(false, reason).await?,
-            ChatInput::Say(text) => match decision(text).filter(|_| self.lines.are_edited()) {
-                Some(is_yes) => match self.pending().await? {
-                    Some(call) => self.decide(call, is_yes, "").await?,
-                    None => self.say(text, interrupt).await?,
-                },
-                None => self.say(text, interrupt).await?,
-            },
+            ChatInput::Approve => self.decide_pending(Verdict::Approve(None)).await?,
+            ChatInput::Deny(reason) => {
+                self.decide_pending(Verdict::Deny(reason.to_owned()))
+                    .await?;
+            }
+            ChatInput::Always(scope) => self.propose_always(scope).await?,
+            ChatInput::Edit(assignment) => self.edit_pending(assignment).await?,
+            ChatInput::Say(text) => self.say(text, interrupt).await?,
         }
         Ok(LoopStep::Continue)
     }
@@ -429,39 +466,121 @@ impl ChatSession<'_> {
         Ok(self.request(list).await?.approvals.into_iter().next())
     }
 
-    async fn decide_pending(&mut self, is_yes: bool, reason: &str) -> Result<(), Failure> {
+    /// The waiting call with all its arguments; prints that none waits.
+    async fn pending_in_full(&mut self) -> Result<Option<ApprovalDetail>, Failure> {
+        let Some(info) = self.pending().await? else {
+            self.note_none();
+            return Ok(None);
+        };
+        let show = ShowApproval {
+            workspace_id: info.workspace_id,
+            approval_id: info.approval_id,
+        };
+        Ok(Some(self.request(show).await?))
+    }
+
+    fn note_none(&self) {
+        let output = self.context.output;
+        output.note("No tool call of this conversation waits for approval.");
+    }
+
+    async fn decide_pending(&mut self, verdict: Verdict) -> Result<(), Failure> {
         match self.pending().await? {
-            Some(call) => self.decide(call, is_yes, reason).await,
+            Some(call) => self.decide(call, verdict).await,
             None => {
-                let output = self.context.output;
-                output.note("No tool call of this conversation waits for approval.");
+                self.note_none();
                 Ok(())
             }
         }
     }
 
-    async fn decide(
-        &mut self,
-        call: ApprovalInfo,
-        is_yes: bool,
-        reason: &str,
-    ) -> Result<(), Failure> {
-        let (decision, word) = match is_yes {
-            true => (ApprovalDecision::Approved, "Approved"),
-            false => (ApprovalDecision::Denied, "Denied"),
+    /// Shows the calls that a standing approval would cover, and asks for a confirmation.
+    async fn propose_always(&mut self, scope: ApprovalScope) -> Result<(), Failure> {
+        let Some(detail) = self.pending_in_full().await? else {
+            return Ok(());
         };
+        let info = detail.approval;
+        let output = self.context.output;
+        output.note(format!(
+            "{}\n{}\nFrom now on, this call of {} runs without asking in {}, with exactly these \
+             arguments. y approves it.",
+            text::one_line(&info.tool_name),
+            approval::arguments(&detail.input).trim_end(),
+            text::one_line(info.agent_name.as_str()),
+            approval::scope_words(scope),
+        ));
+        self.unconfirmed = Some((info, scope));
+        Ok(())
+    }
+
+    /// Approves the waiting call with changed arguments.
+    async fn edit_pending(&mut self, assignment: &str) -> Result<(), Failure> {
+        let Some(detail) = self.pending_in_full().await? else {
+            return Ok(());
+        };
+        let output = self.context.output;
+        let input = if assignment.is_empty() {
+            let Some(editor) = call_arguments::editor() else {
+                output.note("Set an argument: /edit NAME=VALUE. For an editor, set $EDITOR.");
+                return Ok(());
+            };
+            call_arguments::edit(&editor, &detail, self.context)?
+        } else {
+            match call_arguments::parse_assignment(assignment) {
+                Ok(assignment) => Some(call_arguments::set_all(&detail, &[assignment])?),
+                Err(problem) => {
+                    output.note(problem);
+                    return Ok(());
+                }
+            }
+        };
+        match input {
+            Some(input) => {
+                self.decide(detail.approval, Verdict::Approve(Some(input)))
+                    .await
+            }
+            None => {
+                output.note("The arguments were not changed; the call still waits.");
+                Ok(())
+            }
+        }
+    }
+
+    async fn decide(&mut self, call: ApprovalInfo, verdict: Verdict) -> Result<(), Failure> {
+        let (decision, word) = match &verdict {
+            Verdict::Approve(None) => (ApprovalDecision::Approved, "Approved"),
+            Verdict::Approve(Some(_)) => (
+                ApprovalDecision::Approved,
+                "Approved with changed arguments",
+            ),
+            Verdict::Always(_) => (ApprovalDecision::Approved, "Approved from now on"),
+            Verdict::Deny(_) => (ApprovalDecision::Denied, "Denied"),
+        };
+        let (input, always, reason) = match verdict {
+            Verdict::Approve(input) => (input, None, None),
+            Verdict::Always(scope) => (None, Some(scope), None),
+            Verdict::Deny(reason) => (None, None, Some(reason)),
+        };
+        let summary = input.as_ref().map_or(call.summary, ToString::to_string);
+        let revoke = format!("inbox revoke {}", call.approval_id);
         let decide = DecideApproval {
             workspace_id: call.workspace_id,
             approval_id: call.approval_id,
             decision,
-            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+            reason: reason.filter(|reason| !reason.is_empty()),
+            input,
+            always,
         };
         self.request(decide).await?;
-        self.context.output.note(format!(
+        let output = self.context.output;
+        output.note(format!(
             "{word}: {} {}",
             text::one_line(&call.tool_name),
-            text::one_line(&call.summary)
+            text::one_line(&summary)
         ));
+        if always.is_some() {
+            output.note(format!("Revoke that: {}", self.context.command(&revoke)));
+        }
         Ok(())
     }
 

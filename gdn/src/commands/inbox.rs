@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(super) use self::items::{Inbox, InboxItem, read};
 pub(super) use self::shown::line;
 
-use super::approval::{ApprovalsArgs, ApproveArgs, DenyArgs};
+use super::approval::{ApprovalsArgs, ApproveArgs, DenyArgs, RevokeArgs, StandingArgs};
 use super::names;
 use super::question::QuestionCommand;
 use super::unknown_call::{CallsArgs, SettleArgs};
@@ -62,6 +62,8 @@ Examples:
     Approvals(ApprovalsArgs),
     Approve(ApproveArgs),
     Deny(DenyArgs),
+    Standing(StandingArgs),
+    Revoke(RevokeArgs),
     #[command(subcommand)]
     Question(QuestionCommand),
     Calls(CallsArgs),
@@ -88,6 +90,8 @@ pub(crate) async fn run(args: InboxArgs, context: &Context) -> Result<(), Failur
         Some(InboxCommand::Approvals(args)) => approval::list(args, context).await,
         Some(InboxCommand::Approve(args)) => approval::approve(args, context).await,
         Some(InboxCommand::Deny(args)) => approval::deny(args, context).await,
+        Some(InboxCommand::Standing(args)) => approval::standing(&args, context).await,
+        Some(InboxCommand::Revoke(args)) => approval::revoke(args, context).await,
         Some(InboxCommand::Question(command)) => question::run(command, context).await,
         Some(InboxCommand::Calls(args)) => unknown_call::list(args, context).await,
         Some(InboxCommand::Settle(args)) => unknown_call::settle(args, context).await,

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use bytes::BytesMut;
 use goondan_protocol::control::{
     Call, ConnectResult, ControlError, LOG_LINE, Notification, PROCESS_CHANGE, RpcRequest,
-    RpcResponse, TURN_PIECE, TURN_PROGRESS,
+    RpcResponse, TURN_PIECE, TURN_PROGRESS, WORKSPACE_CHANGE,
 };
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
@@ -29,6 +29,8 @@ pub(crate) enum Act {
     Line(&'static str),
     /// Sends this `process.change`, under the request's id.
     Processes(Value),
+    /// Sends this `workspace.change`, under the request's id.
+    Change(Value),
     Answer(Value),
     Refuse(ControlError),
     /// Sends this error without a request's id and closes the connection.
@@ -194,6 +196,10 @@ impl FakeDaemon {
                         Act::Processes(mut change) => {
                             change["requestId"] = json!(request.id);
                             notification(PROCESS_CHANGE, &change)
+                        }
+                        Act::Change(mut change) => {
+                            change["requestId"] = json!(request.id);
+                            notification(WORKSPACE_CHANGE, &change)
                         }
                         Act::Answer(value) => response(Some(request.id), Ok(value)),
                         Act::Refuse(error) => response(Some(request.id), Err(error)),

@@ -1,7 +1,11 @@
 //! `gdn inbox`, `gdn` alone, and former spellings of commands.
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
+use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::usage::UsageTotal;
 use goondan_protocol::version::Version;
+use goondan_tests::terminal::Terminal;
+use goondan_tests::wait_until;
 use serde_json::{Value, json};
 
 use crate::daemon::{Act, Daemon, answer};
@@ -159,4 +163,102 @@ fn compat_4_former_commands_and_options_are_accepted() {
         .exits(2)
         .tells(&["'daemon shutdown'"]);
     home.gdn(&["-q", "-v", "ps"]).exits(2).tells(&["--quiet"]);
+}
+
+/// A daemon with two workspaces of 20 waiting tool calls each. A watch reports that one of the second
+/// workspace was decided.
+fn large_daemon(home: &Home) -> Daemon {
+    let workspace = home.workspace();
+    let approvals = |id: &str| -> Vec<Value> {
+        let one = |n: usize| {
+            let mut one = approval();
+            one["workspaceId"] = id.into();
+            one["approvalId"] = format!("a-{id}-{n:02}").into();
+            one
+        };
+        (0..20).map(one).collect()
+    };
+    let all = [WORKSPACE, "w2"].map(|id| (id, approvals(id)));
+    home.daemon(move |call| {
+        let of = |only: &Option<WorkspaceId>| -> Vec<(&'static str, Vec<Value>)> {
+            let is_wanted = |id: &str| only.as_ref().is_none_or(|only| only.as_str() == id);
+            let wanted = all.iter().filter(|(id, _)| is_wanted(id));
+            wanted.cloned().collect()
+        };
+        match call {
+            Call::ListWorkspaces(list) => {
+                let listed = of(&list.workspace_id).into_iter().map(|(id, _)| {
+                    let mut workspace = workspace.clone();
+                    workspace["workspaceId"] = id.into();
+                    workspace
+                });
+                answer(json!({ "workspaces": listed.collect::<Vec<_>>() }))
+            }
+            Call::ListApprovals(list) => {
+                let listed = of(&list.workspace_id)
+                    .into_iter()
+                    .flat_map(|(_, listed)| listed);
+                answer(json!({ "approvals": listed.collect::<Vec<_>>() }))
+            }
+            Call::ShowApproval(show) => {
+                let mut shown = approval();
+                shown["approvalId"] = json!(show.approval_id);
+                answer(json!({ "approval": shown, "input": {"command": "ls"} }))
+            }
+            Call::DecideApproval(decide) => answer(json!({
+                "approvalId": decide.approval_id, "decision": decide.decision,
+                "instanceKey": "main", "toolName": "bash__exec",
+            })),
+            Call::WatchWorkspace(_) => vec![Act::Change(json!({
+                "workspaceId": "w2", "cursor": "0000000000000001.1",
+                "at": "2026-11-21T21:07:00.000Z",
+                "event": {
+                    "type": "approval.closed", "instanceKey": "main", "approvalId": "a-w2-19",
+                    "toolName": "bash__exec", "how": "denied by a person",
+                },
+            }))],
+            Call::ListQuestions(_) => answer(json!({ "questions": [] })),
+            Call::ListUnknownCalls(_) => answer(json!({ "calls": [] })),
+            Call::ListTasks(_) => answer(json!({ "tasks": [] })),
+            Call::ListProposals(_) => answer(json!({ "proposals": [] })),
+            Call::ListWaitingChangesets(_) => answer(json!({ "changesets": [] })),
+            Call::ReadUsage(_) => answer(json!({
+                "rows": [], "leftOut": 0, "total": UsageTotal::default(), "unreadable": 0,
+                "budgets": [],
+            })),
+            _ => vec![],
+        }
+    })
+}
+
+/// Goal: the number of requests for a change does not grow with the number of workspaces.
+#[test]
+fn need_1_a_change_is_read_from_its_own_workspace_only() {
+    let home = Home::new();
+    let daemon = large_daemon(&home);
+    let mut command = home.command(&["inbox"]);
+    command.current_dir(home.path()).env("TERM", "xterm");
+    let mut inbox = Terminal::start(command, 100);
+    inbox.wait_for("40 to decide");
+    inbox.wait_for("q quit: ");
+    let lists = || -> Vec<Option<String>> {
+        let calls = daemon.calls();
+        let lists = calls.iter().filter_map(|call| match call {
+            Call::ListApprovals(list) => Some(list.workspace_id.as_ref().map(ToString::to_string)),
+            _ => None,
+        });
+        lists.collect()
+    };
+    let of = |id: &str| Some(id.to_owned());
+    wait_until("the change is read", || lists() == [None, of("w2")]);
+    inbox.press(b"y");
+    inbox.wait_for("Approved a-w1-00.");
+    wait_until("its workspace is read again", || {
+        lists() == [None, of("w2"), of(WORKSPACE)]
+    });
+    inbox.wait_for("39 to decide");
+    let shown = |call: &Call| matches!(call, Call::ShowApproval(_));
+    assert_eq!(daemon.calls().iter().filter(|call| shown(call)).count(), 2);
+    inbox.press(b"q");
+    assert_eq!(inbox.ends().0, Some(0));
 }

@@ -25,6 +25,7 @@
 
 mod advice;
 mod approve;
+mod arguments;
 mod asked_token;
 mod autofix;
 mod bundle;
@@ -93,6 +94,7 @@ use serde_json::Value;
 
 use project_files::ProjectFiles;
 
+pub use arguments::check_arguments;
 pub use autofix::{AutofixChange, FixedFile};
 pub use bundle::ProjectConfig;
 pub use bundle::workspace_permissions::{PermissionRequest, PermissionState, is_within_project};

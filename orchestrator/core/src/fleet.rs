@@ -38,6 +38,7 @@ use crate::bus::context::{Cx, DaemonShutdown};
 use crate::bus::queue::Message;
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
+use crate::standing_approvals::StandingApprovals;
 use crate::unknown_calls::UnknownCalls;
 use crate::{ClockTime, Facts, LogEvent, ProcessId, RequestToken};
 
@@ -157,6 +158,8 @@ pub(crate) struct Workspace {
     trees: Trees,
     /// Tool calls with an unknown outcome.
     unknown_calls: UnknownCalls,
+    /// Calls that are approved without asking, because a person decided so.
+    standing: StandingApprovals,
     /// Names of all secrets in its configuration, whether or not they exist.
     pub(crate) secrets: BTreeSet<String>,
     /// The secrets that were denied to it since the daemon started and not allowed again.
@@ -190,6 +193,7 @@ impl Workspace {
             parked: ParkedEvents::default(),
             trees: Trees::default(),
             unknown_calls: UnknownCalls::default(),
+            standing: StandingApprovals::default(),
             secrets: BTreeSet::new(),
             denied: BTreeSet::new(),
             bundle_problems: BTreeMap::new(),

@@ -15,7 +15,6 @@ use goondan_store::workspace::{PendingInstance, StoredSchedules, WorkspaceRecord
 use goondan_store::writer::StoreCompletion;
 
 use crate::Accounts;
-use crate::UnknownCalls;
 use crate::exchange::joint::JointResult;
 use crate::exchange::oauth::OAuthResult;
 use crate::exchange::{
@@ -23,6 +22,7 @@ use crate::exchange::{
     StateResult, TaskResult,
 };
 use crate::instance_list::{InstanceListing, ListPurpose};
+use crate::{StandingApprovals, UnknownCalls};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -235,6 +235,8 @@ pub struct LoadedWorkspace {
     pub accounts: Accounts,
     /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
+    /// Standing approvals, from its audit log.
+    pub standing: StandingApprovals,
     /// Schedules of its conversations.
     pub schedules: Vec<StoredSchedules>,
     pub with_work: Vec<PendingInstance>,

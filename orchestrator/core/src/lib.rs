@@ -53,6 +53,7 @@ mod routing;
 mod schedules;
 #[cfg(test)]
 mod simulation;
+mod standing_approvals;
 mod tasks;
 mod unknown_calls;
 
@@ -82,6 +83,7 @@ pub use instance_list::{InstanceListing, ListPurpose};
 pub use refusals::control_error;
 pub use requests::persons::check_person;
 pub use requests::verification::finding_told;
+pub use standing_approvals::StandingApprovals;
 pub use unknown_calls::UnknownCalls;
 
 use calls::Calls;

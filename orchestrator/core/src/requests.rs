@@ -95,6 +95,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListInstanceCheckpoints(_)
             | Call::ListQuestions(_)
             | Call::ListApprovals(_)
+            | Call::ListStandingApprovals(_)
             | Call::ListUnknownCalls(_)
             | Call::ListSchedules(_)
             | Call::ShowApproval(_)
@@ -461,6 +462,16 @@ impl Core {
                 let id = decide.workspace_id.clone();
                 self.fleet.serve(token, &id, |workspace, cx| {
                     workspace.decide_approval(cx, token, peer, decide)
+                });
+            }
+            Call::ListStandingApprovals(list) => {
+                let page = self.fleet.view().list_standing(&list);
+                self.fleet.answer(token, page);
+            }
+            Call::RevokeStandingApproval(revoke) => {
+                let id = revoke.workspace_id.clone();
+                self.fleet.serve(token, &id, |workspace, cx| {
+                    workspace.revoke_standing(cx, token, peer, revoke)
                 });
             }
             Call::VerifyInstances(verify) => self.verify(token, verify),

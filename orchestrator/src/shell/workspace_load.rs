@@ -28,7 +28,8 @@ use super::replication::handle::Replication;
 use super::replication::messages::NotOwner;
 use super::secrets::SecretKeeper;
 use goondan_core::{
-    Accounts, Fallback, LoadPurpose, LoadedWorkspace, UnknownCalls, WorkspaceSettings, parked_among,
+    Accounts, Fallback, LoadPurpose, LoadedWorkspace, StandingApprovals, UnknownCalls,
+    WorkspaceSettings, parked_among,
 };
 
 /// Dependencies for reading projects.
@@ -411,6 +412,12 @@ impl Projects {
             unknown_calls.follow(record);
         })
         .map_err(|error| storage(&error))?;
+        let mut standing = StandingApprovals::default();
+        audit::each_with(disk, layout, id, &StandingApprovals::RECORDS, |record| {
+            standing.follow(record);
+        })
+        .map_err(|error| storage(&error))?;
+        standing.retain_existing(&found);
         let schedules = workspace::schedules_among(disk, &instances, &found);
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
@@ -427,6 +434,7 @@ impl Projects {
             may_be_kept: false,
             accounts: Accounts::of(&ledger.lines),
             unknown_calls,
+            standing,
             schedules,
             with_work,
             parked,

@@ -80,6 +80,7 @@ pub use approvals::{Approval, ApprovalMark, ApprovalRequest, CallDecision};
 pub use cancellation::CancelScope;
 pub(crate) use check::{HISTORY_ADVICE, check_history, check_json, check_ledger, check_log, odd};
 pub use event_log::{ObservedPage, read_event_log};
+pub(crate) use folder::peek_parked;
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
 pub use inbox::{EventState, ParkedEvent, PendingReplyRecord};

@@ -18,7 +18,7 @@ use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::workspace;
 use crate::writer::operation::{
     Accept, AcceptResult, AppendEvent, BeginTurn, Close, CompleteTurn, Delete, Inspect,
-    LookUpEvent, Open, Operation, ReadPage,
+    LookUpEvent, Open, Operation, ParkEvent, ReadPage, ReadParked,
 };
 
 struct WriterHarness {
@@ -646,4 +646,87 @@ fn noted_inbox_bytes(disk: &SimulatedDisk, dir: &std::path::Path) -> u64 {
     });
     let bytes = last["files"]["inbox.jsonl"]["bytes"].as_u64();
     bytes.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn need_1_parked_events_are_read_without_opening_their_conversations() {
+    let rig = rig();
+    let mut worker = Worker::new(Arc::new(RealDisk), rig.layout.clone());
+    let mut work = |ops: Vec<Op>| -> (Vec<Report>, usize) {
+        let mut batch = (0..)
+            .zip(ops)
+            .map(|(token, op)| StoreJob { token, op })
+            .collect();
+        let done = worker.work(&mut batch).into_iter();
+        let reports = done.map(|completion| completion.report).collect();
+        (reports, worker.open.len())
+    };
+    let instances: Vec<InstanceRef> = ["a", "b", "c"].map(|key| rig.instance(key)).to_vec();
+    let of_each = |op: &dyn Fn(InstanceRef) -> Vec<Op>| -> Vec<Op> {
+        instances.iter().cloned().flat_map(op).collect()
+    };
+    work(of_each(&|instance| {
+        vec![
+            accept(instance.clone(), "agent", "e1").into(),
+            accept(instance.clone(), "agent", "e2").into(),
+            ParkEvent {
+                instance,
+                event_id: "e1".parse().unwrap(),
+                reason: "it crashes".to_owned(),
+                at: Timestamp::from_unix_millis(5),
+            }
+            .into(),
+        ]
+    }));
+    let parked = |reports: &[Report]| -> Vec<String> {
+        let parked = reports.iter().flat_map(|report| match report {
+            Report::ReadParked(Ok(parked)) => parked.clone(),
+            other => panic!("{other:?}"),
+        });
+        parked
+            .map(|parked| format!("{}: {}", parked.event.id, parked.reason))
+            .collect()
+    };
+    let read = || of_each(&|instance| vec![ReadParked { instance }.into()]);
+    let expected = ["e1: it crashes"; 3];
+    let (reports, open) = work(read());
+    assert_eq!(
+        (parked(&reports), open),
+        (expected.map(str::to_owned).to_vec(), 3)
+    );
+    let (_, open) = work(of_each(&|instance| vec![Close { instance }.into()]));
+    assert_eq!(open, 0);
+    let (reports, open) = work(read());
+    assert_eq!(
+        (parked(&reports), open),
+        (expected.map(str::to_owned).to_vec(), 0)
+    );
+
+    // A conversation with a turn is recovered first.
+    let turn = "0f0e0d0c-0b0a-4908-8706-050403020100";
+    let b = rig.instance("b");
+    work(vec![
+        begin(b.clone(), turn, "e2").into(),
+        append(b.clone(), turn).into(),
+        Close { instance: b }.into(),
+    ]);
+    let (reports, open) = work(read());
+    assert_eq!(
+        (parked(&reports), open),
+        (expected.map(str::to_owned).to_vec(), 1)
+    );
+    let gone = vec![
+        ReadParked {
+            instance: rig.instance("gone"),
+        }
+        .into(),
+    ];
+    let (reports, _) = work(gone);
+    assert!(
+        matches!(
+            reports[..],
+            [Report::ReadParked(Err(StoreError::NoInstance { .. }))]
+        ),
+        "{reports:?}"
+    );
 }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::approval::ApprovalDecision;
+use crate::approval::{ApprovalDecision, ApprovalScope};
 use crate::ids::{AgentName, ApprovalId, InstanceKey, StepId, ToolCallId, TurnId, WorkspaceId};
-use crate::limits::MAX_APPROVALS_PAGE;
+use crate::limits::{MAX_APPROVALS_PAGE, MAX_STANDING_APPROVALS_PAGE};
 use crate::time::Timestamp;
 
 use super::pages::page_of;
@@ -84,6 +84,13 @@ pub struct DecideApproval {
     /// The reason, for the model: at most [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Arguments to execute the call with instead of its own. They must match the tool's schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Also approve later calls of the same agent and tool with the same arguments, within this
+    /// scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<ApprovalScope>,
 }
 
 /// A tool call that waits for approval, without its arguments.
@@ -138,6 +145,9 @@ pub struct ApprovalDetail {
     pub approval: ApprovalInfo,
     /// Its complete arguments.
     pub input: Value,
+    /// JSON Schema of the arguments; absent if the tool has none, or a very large one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
 }
 
 /// Result of `approval.decide`. The decision is durable.
@@ -152,4 +162,114 @@ pub struct ApprovalDecided {
     pub instance_key: InstanceKey,
     /// The tool's full name.
     pub tool_name: String,
+    /// True if the call is executed with changed arguments.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_changed: bool,
+    /// Scope of the standing approval that was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<ApprovalScope>,
+}
+
+/// `approval.standing`: one page of the standing approvals, oldest first (`OBS-1`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListStandingApprovals {
+    /// Return only those of this workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<WorkspaceId>,
+    /// Start of the page: `next` of the previous page; absent for the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<StandingApprovalPlace>,
+    /// Page size; defaults to and is capped at [`MAX_STANDING_APPROVALS_PAGE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Position of a standing approval in the list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StandingApprovalPlace {
+    /// Time of the decision.
+    pub created_at: Timestamp,
+    /// Its workspace.
+    pub workspace_id: WorkspaceId,
+    /// The approval that created it.
+    pub approval_id: ApprovalId,
+}
+
+/// Result of `approval.standing`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingApprovalsPage {
+    /// The standing approvals.
+    pub standing: Vec<StandingApprovalInfo>,
+    /// Start of the next page; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<StandingApprovalPlace>,
+}
+
+impl ListStandingApprovals {
+    /// The page that starts with these, which must be sorted by position and all follow
+    /// [`after`](Self::after).
+    pub fn page_of(
+        &self,
+        standing: impl Iterator<Item = StandingApprovalInfo>,
+    ) -> StandingApprovalsPage {
+        let (limit, place_of) = (self.limit, StandingApprovalInfo::place);
+        let (standing, next) = page_of(standing, limit, MAX_STANDING_APPROVALS_PAGE, place_of);
+        StandingApprovalsPage { standing, next }
+    }
+}
+
+/// A standing approval: calls of this agent and tool with exactly these arguments are approved
+/// without asking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingApprovalInfo {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The approval that created it, and its own id.
+    pub approval_id: ApprovalId,
+    /// The only conversation that it covers; absent if it covers all of the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<InstanceKey>,
+    /// The agent.
+    pub agent_name: AgentName,
+    /// The tool's full name.
+    pub tool_name: String,
+    /// The arguments.
+    pub input: Value,
+    /// Time of the decision.
+    pub created_at: Timestamp,
+}
+
+impl StandingApprovalInfo {
+    /// Its position in the list.
+    #[must_use]
+    pub fn place(&self) -> StandingApprovalPlace {
+        StandingApprovalPlace {
+            created_at: self.created_at,
+            workspace_id: self.workspace_id.clone(),
+            approval_id: self.approval_id.clone(),
+        }
+    }
+}
+
+/// `approval.revoke`: removes a standing approval. Durable when it is answered; later calls need a
+/// person again. Only a person may send this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RevokeStandingApproval {
+    /// The workspace.
+    pub workspace_id: WorkspaceId,
+    /// The approval that created it.
+    pub approval_id: ApprovalId,
+}
+
+/// Result of `approval.revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingApprovalRevoked {
+    /// The removed standing approval.
+    pub standing: StandingApprovalInfo,
 }

@@ -60,6 +60,8 @@ impl From<&Call> for CallKind {
             | Call::ListApprovals(_)
             | Call::ShowApproval(_)
             | Call::DecideApproval(_)
+            | Call::ListStandingApprovals(_)
+            | Call::RevokeStandingApproval(_)
             | Call::ListUnknownCalls(_)
             | Call::SettleCall(_)
             | Call::ListSchedules(_)

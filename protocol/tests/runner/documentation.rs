@@ -346,6 +346,12 @@ fn check_result(method: &str, result: &str) {
         control::ListApprovals::NAME => result_round_trip::<control::ListApprovals>(result),
         control::ShowApproval::NAME => result_round_trip::<control::ShowApproval>(result),
         control::DecideApproval::NAME => result_round_trip::<control::DecideApproval>(result),
+        control::ListStandingApprovals::NAME => {
+            result_round_trip::<control::ListStandingApprovals>(result);
+        }
+        control::RevokeStandingApproval::NAME => {
+            result_round_trip::<control::RevokeStandingApproval>(result);
+        }
         control::ShowQuestion::NAME => result_round_trip::<control::ShowQuestion>(result),
         control::AnswerQuestion::NAME => result_round_trip::<control::AnswerQuestion>(result),
         control::DeclineQuestion::NAME => result_round_trip::<control::DeclineQuestion>(result),

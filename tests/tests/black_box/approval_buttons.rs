@@ -3,19 +3,26 @@
 use goondan_tests::home::{AGENT, CONNECTOR, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};
+use goondan_tests::random::Random;
 use goondan_tests::telegram::{BotAction, TOKEN, Telegram, TelegramFault};
 use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::approvals::{id_of, project, runs_of, sent, the_call, waiting};
+use crate::approvals::{event, id_of, project, runs_of, sent, the_call, waiting};
 
 const CHAT: i64 = -5;
 /// User who may decide in the chat.
 const ANN: i64 = 7;
 /// User who may not.
 const EVE: i64 = 8;
+
+/// Number of rounds; the long form is 500.
+const ROUNDS_VAR: &str = "GOONDAN_TEST_DECISION_ROUNDS";
+const ROUNDS: u64 = 20;
+/// Maximum time from the decisions to the kill of the daemon, in milliseconds.
+const MOMENT_MS: u64 = 120;
 
 const SECRET: &str = "a-shared-secret";
 
@@ -267,6 +274,112 @@ fn steer_3_simultaneous_button_and_client_answers_decide_once() {
         loses_its_buttons(&telegram, &message, by);
     }
     assert!(waiting(&home).is_empty());
+}
+
+/// Goal: a call is decided once, and clients and chat show the same decision, if several decide at
+/// once and the daemon is killed.
+/// Method: in each round, two clients and a button decide at once, at random, and the daemon is
+/// killed at a random time in every second round. The long form is 500 rounds:
+/// `GOONDAN_TEST_DECISION_ROUNDS=500`.
+#[test]
+fn need_1_two_clients_and_a_chat_at_once_decide_once_over_kills() {
+    let mut random = Random::announced();
+    let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
+    let telegram = Telegram::start();
+    let home = telegram_home(&telegram);
+    let mut daemon = Daemon::serving(&home);
+    for round in 0..rounds {
+        let name = format!("r{round}");
+        let text = format!("run {name}");
+        let (sending, id) = sent(&home, "a", &text);
+        let message = message_of(&telegram, &id);
+        is_remembered(&home, "telegram", &id);
+        let mut choice = || match random.below(2) {
+            0 => "approve",
+            _ => "deny",
+        };
+        let (first, second, button) = (choice(), choice(), choice());
+        let clients = [first, second].map(|command| home.start_gdn(&["--json", command, &id]));
+        let data = format!("goondan:{button}:{id}");
+        let query = telegram.press(ANN, (CHAT, message.message_id), &data);
+        let is_killed = round % 2 == 0;
+        if is_killed {
+            random.let_pass(MOMENT_MS);
+            drop(daemon.kill());
+            drop(sending);
+            daemon = Daemon::serving(&home);
+        }
+        let mut decided = Vec::new();
+        for client in clients {
+            let ran = client.wait();
+            match ran.code {
+                0 => decided.push(ran.json()["decision"].as_str().unwrap() == "approved"),
+                // Decided before, over, or without an answer because the daemon was killed.
+                5 | 10 => {}
+                _ if is_killed => {}
+                _ => panic!("{ran:?}"),
+            }
+        }
+        match notice_for(&telegram, &query).as_str() {
+            "Approved." => decided.push(true),
+            "Denied." => decided.push(false),
+            // Another decision was earlier, or the conversation was not loaded yet.
+            _ => {}
+        }
+        assert!(decided.len() <= 1, "round {round}: {decided:?}");
+        // Without a durable decision, the call still waits.
+        let again = [
+            "send",
+            "--instance",
+            "a",
+            "--event-id",
+            &event(&text),
+            &text,
+        ];
+        let sending = home.start_gdn(&again);
+        wait_until("the call is decided or waits", || {
+            !waiting(&home).is_empty() || has_result_of(&home, &text)
+        });
+        if !waiting(&home).is_empty() {
+            assert!(decided.is_empty(), "round {round}: a decision was lost");
+            home.gdn(&["approve", &id]).exits(0);
+            decided.push(true);
+        }
+        let answer = sending.wait().exits(0).stdout;
+        let is_denied = answer.contains("E_TOOL_DENIED");
+        if let Some(is_approved) = decided.first() {
+            assert_eq!(*is_approved, !is_denied, "round {round}: {answer}");
+        }
+        let runs = runs_of(&home, &name);
+        let is_cut_short = answer.contains("E_TOOL_INTERRUPTED");
+        assert!(
+            runs == usize::from(!is_denied) || (is_cut_short && runs == 0),
+            "round {round}: {runs} runs: {answer}"
+        );
+        // The chat shows the same decision, or only that it is over.
+        loses_its_buttons(&telegram, &message, "");
+        let wrong = if is_denied {
+            "approved by"
+        } else {
+            "denied by"
+        };
+        let edits = deeds(&telegram, "editMessageText");
+        let mut of_it = edits
+            .iter()
+            .filter(|edit| edit.params["message_id"] == message.message_id);
+        let is_wrong = |edit: &BotAction| edit.params["text"].as_str().unwrap().contains(wrong);
+        assert!(!of_it.any(is_wrong), "round {round}: {edits:?}");
+    }
+    assert!(waiting(&home).is_empty());
+}
+
+/// True if the turn of a text has the result of its call.
+fn has_result_of(home: &Home, text: &str) -> bool {
+    let messages = home.history("a");
+    let asked = messages
+        .iter()
+        .rposition(|it| it["data"]["role"] == "user" && it["data"]["content"] == text);
+    asked.is_some_and(|at| messages[at..].iter().any(|it| it["data"]["role"] == "tool"))
 }
 
 fn slack_double() -> Provider {

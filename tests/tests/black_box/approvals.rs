@@ -436,7 +436,7 @@ fn need_1_a_key_in_the_inbox_decides_a_call_that_it_shows() {
         .prints(&["echo ran x", "Without a decision: the call waits"]);
     let screen = typed(&home, "inbox");
     screen.wait_for("echo ran x");
-    screen.wait_for("y approve, n deny, s skip, q quit:");
+    screen.wait_for("y approve, n deny, e edit, a always, s skip, q quit:");
     assert_eq!(runs_of(&home, "x"), 0, "it ran before it was approved");
     screen.press(&["y"]);
     screen.wait_for(&format!("Approved {id}."));
@@ -465,4 +465,211 @@ fn need_1_a_call_is_approved_in_the_chat_that_waits_for_it() {
     screen.wait_for("Approved: bash__exec");
     screen.wait_for("told: exit code: 0");
     assert_eq!(runs_of(&home, "x"), 1);
+}
+
+/// Approves the call that waits with these options, and returns the result of the turn.
+fn approved_with(home: &Home, key: &str, text: &str, options: &[&str]) -> String {
+    let (sending, id) = sent(home, key, text);
+    let mut approve = vec!["inbox", "approve", id.as_str()];
+    approve.extend(options);
+    home.gdn(&approve).exits(0);
+    sending.wait().exits(0).stdout
+}
+
+#[test]
+fn need_1_call_runs_with_the_arguments_that_a_person_set() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let (sending, id) = sent(&home, "a", "run x");
+    let whole = home.gdn_json(&["inbox", "approvals", &id]);
+    assert_eq!(whole["schema"]["type"], "object", "{whole}");
+    // Arguments that do not fit the tool, or that a rule forbids, change nothing.
+    for (set, problem) in [
+        ("timeoutMs=soon", "takes JSON of the type"),
+        ("surplus=1", "surplus"),
+    ] {
+        home.gdn(&["inbox", "approve", &id, "--set", set])
+            .exits(2)
+            .tells(&[problem, "the call still waits"]);
+    }
+    assert_eq!(id_of(&the_call(&home)), id);
+    let set = "command=echo run >> NOTES/y.runs; echo ran y";
+    let approved = home.gdn_json(&["inbox", "approve", &id, "--set", set]);
+    assert_eq!(approved["isChanged"], true, "{approved}");
+    let told = sending.wait().exits(0).stdout;
+    for part in ["A person changed the arguments", "NOTES/y.runs", "ran y"] {
+        assert!(told.contains(part), "no {part:?} in {told}");
+    }
+    assert_eq!((runs_of(&home, "x"), runs_of(&home, "y")), (0, 1));
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert!(audit.contains("NOTES/y.runs"), "{audit}");
+    check(&home.history("a"));
+
+    let told = approved_with(&home, "a", "run z", &["--set", "command=echo forbidden"]);
+    assert!(told.contains("E_TOOL_DENIED"), "{told}");
+    assert_eq!(runs_of(&home, "z"), 0);
+}
+
+#[test]
+fn need_1_standing_approval_covers_the_same_call_until_it_is_revoked() {
+    let home = Home::new(&project());
+    let mut daemon = Daemon::serving(&home);
+    let told = approved_with(&home, "a", "run x", &["--always"]);
+    assert!(told.contains("ran x"), "{told}");
+    let standing = home.gdn_json(&["inbox", "standing"]);
+    let one = &standing["standing"][0];
+    let id = one["approvalId"].as_str().unwrap().to_owned();
+    let (key, tool) = (&one["instanceKey"], &one["toolName"]);
+    assert_eq!((key, tool), (&json!("a"), &json!("bash__exec")));
+    home.gdn(&["inbox", "standing"])
+        .exits(0)
+        .prints(&[&id, "echo ran x"]);
+    // Neither a restart nor a kill ends it.
+    for round in 2..4 {
+        drop(daemon.kill());
+        daemon = Daemon::serving(&home);
+        let event = format!("again-{round}");
+        let again = ["send", "--instance", "a", "--event-id", &event, "run x"];
+        home.gdn(&again).exits(0).prints(&["ran x"]);
+        assert_eq!(runs_of(&home, "x"), round);
+    }
+    let audit = home.gdn_json(&["audit"]).to_string();
+    let by = format!("standing:{id}");
+    assert_eq!(audit.matches(&by).count(), 2, "{audit}");
+    // Other calls and other conversations still need a person.
+    for (key, text) in [("a", "run y"), ("b", "run x")] {
+        let (sending, waits) = sent(&home, key, text);
+        home.gdn(&["deny", &waits]).exits(0);
+        sending.wait().exits(0);
+    }
+    home.gdn(&["inbox", "revoke", &id]).exits(0).prints(&[&id]);
+    home.gdn(&["inbox", "revoke", &id]).exits(5);
+    drop(daemon.kill());
+    let _daemon = Daemon::serving(&home);
+    let event = ["send", "--instance", "a", "--event-id", "last", "run x"];
+    let sending = home.start_gdn(&event);
+    let waits = id_of(&the_call(&home));
+    home.gdn(&["deny", &waits]).exits(0);
+    sending.wait().exits(0);
+    assert_eq!(runs_of(&home, "x"), 3);
+}
+
+#[test]
+fn need_1_standing_approval_of_a_workspace_outlives_a_conversation_of_it_not_its_own() {
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    approved_with(&home, "a", "run x", &["--always"]);
+    approved_with(&home, "a", "run y", &["--always=workspace"]);
+    home.gdn(&["conversation", "delete", "a", "--yes"]).exits(0);
+    let standing = home.gdn_json(&["inbox", "standing"]);
+    let standing = standing["standing"].as_array().unwrap();
+    assert_eq!(standing.len(), 1, "{standing:?}");
+    assert!(standing[0].get("instanceKey").is_none(), "{standing:?}");
+    let told = home.ask("b", "run y");
+    assert!(told.contains("ran y"), "{told}");
+    let (sending, id) = sent(&home, "a", "run x");
+    home.gdn(&["deny", &id]).exits(0);
+    sending.wait().exits(0);
+}
+
+/// Goal: a kill between a decision and the execution of its call loses neither the changed arguments
+/// nor a standing approval.
+/// Method: the daemon is killed at a random time after the decision.
+#[test]
+fn need_1_changed_and_standing_decisions_survive_a_kill() {
+    let mut random = Random::announced();
+    let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
+    let home = Home::new(&project());
+    let mut daemon = Daemon::serving(&home);
+    for round in 0..rounds {
+        let (key, text) = (format!("k{round}"), format!("run r{round}"));
+        let (sending, id) = sent(&home, &key, &text);
+        let changes = round % 2 == 0;
+        let changed = format!("command=echo run >> NOTES/c{round}.runs; echo ran changed{round}");
+        let options = match changes {
+            true => vec!["--set", changed.as_str()],
+            false => vec!["--always"],
+        };
+        let mut approve = vec!["inbox", "approve", id.as_str()];
+        approve.extend(options);
+        // The answer may be lost with the daemon.
+        let approving = home.start_gdn(&approve);
+        random.let_pass(MOMENT_MS);
+        drop(daemon.kill());
+        let is_decided = approving.wait().code == 0;
+        drop(sending);
+        daemon = Daemon::serving(&home);
+        let event = event(&text);
+        let again = ["send", "--instance", &key, "--event-id", &event, &text];
+        let sending = home.start_gdn(&again);
+        // Without an answer, the call can still wait.
+        wait_until("the call is decided or waits", || {
+            let waits = !waiting(&home).is_empty();
+            assert!(!waits || !is_decided, "a durable decision was lost");
+            waits || shape(&home.history(&key)).ends_with("ta")
+        });
+        if let Some(call) = waiting(&home).first() {
+            assert_eq!(id_of(call), id);
+            home.gdn(&approve).exits(0);
+        }
+        sending.wait().exits(0);
+        let told = last_result(&home, &key);
+        let runs = |name: &str| runs_of(&home, &format!("{name}{round}"));
+        let is_cut_short = told.contains("E_TOOL_INTERRUPTED");
+        if changes {
+            let has_run = told.contains(&format!("ran changed{round}"));
+            assert!(has_run || is_cut_short, "{told}");
+            assert_eq!(runs("r"), 0, "the original call ran");
+            assert!(runs("c") == 1 || (is_cut_short && runs("c") == 0), "{told}");
+        } else {
+            assert!(
+                told.contains(&format!("ran r{round}")) || is_cut_short,
+                "{told}"
+            );
+            assert!(runs("r") == 1 || (is_cut_short && runs("r") == 0), "{told}");
+            let standing = home.gdn_json(&["inbox", "standing"]).to_string();
+            assert!(standing.contains(&id), "{standing}");
+        }
+    }
+}
+
+#[test]
+fn need_1_chat_approves_always_after_it_showed_the_call() {
+    if !needs::program("tmux") {
+        return;
+    }
+    let home = Home::new(&project());
+    let _daemon = Daemon::serving(&home);
+    let screen = typed(&home, "chat");
+    screen.wait_for("Ctrl-D ends.\nyou>");
+    let says = |text: &str| {
+        screen.types(text);
+        screen.press(&["Enter"]);
+    };
+    says("run x");
+    screen.wait_for("approve:");
+    screen.press(&["C-c"]);
+    screen.wait_for("stopped waiting");
+    screen.wait_for("\nyou>");
+    says("always");
+    screen.wait_for("with exactly these arguments. y approves it.");
+    assert_eq!(runs_of(&home, "x"), 0);
+    says("y");
+    screen.wait_for("Approved from now on: bash__exec");
+    screen.wait_for("told: exit code: 0");
+    assert_eq!(runs_of(&home, "x"), 1);
+    let told = home.gdn(&["send", "--event-id", "again", "run x"]).exits(0);
+    assert!(told.stdout.contains("ran x"), "{told:?}");
+
+    says("run y");
+    screen.wait_for("approve:");
+    screen.press(&["C-c"]);
+    screen.wait_for("stopped waiting; the agent continues");
+    wait_until("the prompt is back", || {
+        screen.shown().trim_end().ends_with("you>")
+    });
+    says("/edit command=echo run >> NOTES/z.runs");
+    screen.wait_for("Approved with changed arguments: bash__exec");
+    wait_until("the changed call has run", || runs_of(&home, "z") == 1);
+    assert_eq!(runs_of(&home, "y"), 0);
 }

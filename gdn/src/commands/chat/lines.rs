@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, Read as _};
 
+use goondan_protocol::approval::ApprovalScope;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::sync::mpsc;
 
@@ -69,6 +70,10 @@ pub(super) enum ChatInput<'a> {
     Approve,
     /// Denies it, with a reason.
     Deny(&'a str),
+    /// Approves it, and the same call from now on, after confirmation.
+    Always(ApprovalScope),
+    /// Approves it with changed arguments: one of them, or all in the user's editor.
+    Edit(&'a str),
     Help,
     Quit,
     Unknown(&'a str),
@@ -97,6 +102,9 @@ pub(super) fn parse(line: &str) -> ChatInput<'_> {
         ("attach", image) if !image.is_empty() => ChatInput::Attach(image),
         ("approve", "") => ChatInput::Approve,
         ("deny", reason) => ChatInput::Deny(reason),
+        ("always", "" | "conversation") => ChatInput::Always(ApprovalScope::Conversation),
+        ("always", "workspace") => ChatInput::Always(ApprovalScope::Workspace),
+        ("edit", assignment) => ChatInput::Edit(assignment),
         ("history", "") => ChatInput::History(HISTORY_LINES),
         ("history", number) => number
             .parse()
@@ -105,13 +113,20 @@ pub(super) fn parse(line: &str) -> ChatInput<'_> {
     }
 }
 
-/// The decision that a message consists of, if it is one: true for yes.
-pub(super) fn decision(text: &str) -> Option<bool> {
-    match text.trim().to_lowercase().as_str() {
-        "y" | "yes" => Some(true),
-        "n" | "no" => Some(false),
-        _ => None,
-    }
+/// The decision that a message consists of, if it is one.
+pub(super) fn decision(text: &str) -> Option<ChatInput<'static>> {
+    Some(match text.trim().to_lowercase().as_str() {
+        "y" | "yes" => ChatInput::Approve,
+        "n" | "no" => ChatInput::Deny(""),
+        "always" => ChatInput::Always(ApprovalScope::Conversation),
+        "edit" => ChatInput::Edit(""),
+        _ => return None,
+    })
+}
+
+/// True if a message confirms what was asked.
+pub(super) fn is_yes(text: &str) -> bool {
+    decision(text) == Some(ChatInput::Approve)
 }
 
 /// Lines of stdin, read on a separate thread: a blocking read cannot be canceled, and the thread ends with the
@@ -166,8 +181,18 @@ mod tests {
         assert_eq!(parse("/approve"), ChatInput::Approve);
         assert_eq!(parse("/deny not now"), ChatInput::Deny("not now"));
         assert_eq!(parse("y"), ChatInput::Say("y"));
-        assert_eq!(decision(" Y "), Some(true));
-        assert_eq!(decision("no"), Some(false));
+        let always = ChatInput::Always(ApprovalScope::Conversation);
+        assert_eq!(parse("/always"), always);
+        let workspace = ChatInput::Always(ApprovalScope::Workspace);
+        assert_eq!(parse("/always workspace"), workspace);
+        assert_eq!(parse("/always here"), ChatInput::Unknown("/always here"));
+        assert_eq!(parse("/edit"), ChatInput::Edit(""));
+        assert_eq!(parse("/edit command=a b"), ChatInput::Edit("command=a b"));
+        assert_eq!(decision(" Y "), Some(ChatInput::Approve));
+        assert_eq!(decision("no"), Some(ChatInput::Deny("")));
+        assert_eq!(decision("Always"), Some(always));
+        assert_eq!(decision("edit"), Some(ChatInput::Edit("")));
         assert_eq!(decision("yes, please"), None);
+        assert!(is_yes("yes") && !is_yes("always"));
     }
 }

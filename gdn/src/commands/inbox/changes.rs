@@ -1,9 +1,11 @@
 //! Changes of the inbox while it is open, in any workspace.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use goondan_protocol::control::{WatchUpdate, WatchWorkspace};
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use tokio::sync::Notify;
 
@@ -20,12 +22,51 @@ pub(super) struct LiveChanges {
     /// Notified of a change of the inbox or of the watch.
     pub(super) changed: Notify,
     problem: RefCell<Option<String>>,
+    stale: RefCell<Stale>,
+}
+
+/// Parts of the inbox that must be read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stale {
+    Everything,
+    Workspaces(BTreeSet<WorkspaceId>),
+}
+
+impl Default for Stale {
+    fn default() -> Self {
+        Self::Workspaces(BTreeSet::new())
+    }
+}
+
+impl Stale {
+    fn add(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Everything, _) => {}
+            (_, Self::Everything) => *self = Self::Everything,
+            (Self::Workspaces(ids), Self::Workspaces(more)) => ids.extend(more),
+        }
+    }
 }
 
 impl LiveChanges {
     /// Reason why changes are not received now, with the time of the next attempt.
     pub(super) fn problem(&self) -> Option<String> {
         self.problem.borrow().clone()
+    }
+
+    /// Marks parts of the inbox as changed.
+    pub(super) fn mark(&self, stale: Stale) {
+        self.stale.borrow_mut().add(stale);
+    }
+
+    /// Marks a workspace as changed.
+    pub(super) fn mark_workspace(&self, id: &WorkspaceId) {
+        self.mark(Stale::Workspaces(BTreeSet::from([id.clone()])));
+    }
+
+    /// The parts that changed since the last call.
+    pub(super) fn take_stale(&self) -> Stale {
+        self.stale.take()
     }
 
     fn set_problem(&self, problem: Option<String>) {
@@ -61,13 +102,19 @@ impl LiveChanges {
             let Notice::Change(change) = notice else {
                 return;
             };
-            // The first one is a snapshot of now.
             *failures = 0;
             self.set_problem(None);
-            if let WatchUpdate::Event(event) = &change.told
-                && is_about_decision(event)
-            {
-                self.changed.notify_one();
+            match &change.told {
+                // Changes before it are in no event.
+                WatchUpdate::Snapshot(_) => {
+                    self.mark(Stale::Everything);
+                    self.changed.notify_one();
+                }
+                WatchUpdate::Event(event) if is_about_decision(event) => {
+                    self.mark_workspace(&change.workspace_id);
+                    self.changed.notify_one();
+                }
+                WatchUpdate::Event(_) => {}
             }
         };
         let all = WatchWorkspace::default();
@@ -151,6 +198,22 @@ mod tests {
             [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000]
         );
         assert_eq!(pause(u32::MAX), Duration::from_millis(PAUSE_MAX_MS));
+    }
+
+    #[test]
+    fn need_1_only_changed_workspaces_are_read_again() {
+        let live = LiveChanges::default();
+        let (one, two): (WorkspaceId, WorkspaceId) = ("w1".parse().unwrap(), "w2".parse().unwrap());
+        assert_eq!(live.take_stale(), Stale::default());
+        live.mark_workspace(&two);
+        live.mark_workspace(&one);
+        live.mark_workspace(&two);
+        let both = Stale::Workspaces(BTreeSet::from([one.clone(), two]));
+        assert_eq!(live.take_stale(), both);
+        assert_eq!(live.take_stale(), Stale::default());
+        live.mark(Stale::Everything);
+        live.mark_workspace(&one);
+        assert_eq!(live.take_stale(), Stale::Everything);
     }
 
     #[tokio::test]

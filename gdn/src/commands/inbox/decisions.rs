@@ -1,16 +1,18 @@
 //! Decides items of the inbox.
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{
     AnswerQuestion, AnswerTask, ApplyProposal, ApproveChangeset, ApproveTask, DecideApproval,
     DeclineQuestion, DropEvent, RejectChangeset, RejectProposal, RetryEvent, ReworkTask,
     SettleCall,
 };
+use serde_json::Value;
 
 use super::details::Subject;
 use super::items::{InboxItem, Target};
 use crate::client::Client;
+use crate::commands::approval::scope_words;
 use crate::commands::permission;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -26,6 +28,10 @@ pub(super) enum Choice {
     Answer,
     /// Request changes.
     Rework,
+    /// Approve the call with changed arguments.
+    Edit,
+    /// Approve the call, and the same call from now on.
+    Always,
 }
 
 /// A key, its decision, and its name.
@@ -38,12 +44,21 @@ pub(super) struct EnteredText {
     pub(super) text: String,
     /// Fields of a form.
     pub(super) fields: JsonObject,
+    /// Changed arguments of a call.
+    pub(super) input: Option<Value>,
+    /// Scope of a standing approval.
+    pub(super) always: Option<ApprovalScope>,
 }
 
 /// Keys that decide an item; none if it is decided elsewhere.
 pub(super) fn keys(item: &InboxItem, subject: &Subject) -> &'static [Key] {
     match &item.target {
-        Target::Approval(_) => &[('y', Choice::Yes, "approve"), ('n', Choice::No, "deny")],
+        Target::Approval(_) => &[
+            ('y', Choice::Yes, "approve"),
+            ('n', Choice::No, "deny"),
+            ('e', Choice::Edit, "edit"),
+            ('a', Choice::Always, "always"),
+        ],
         Target::Question(_) => &[
             ('a', Choice::Answer, "answer"),
             ('n', Choice::No, "decline"),
@@ -61,7 +76,11 @@ pub(super) fn keys(item: &InboxItem, subject: &Subject) -> &'static [Key] {
             Subject::Task(detail) if answerable(detail).is_some() => {
                 &[('a', Choice::Answer, "answer")]
             }
-            Subject::Task(_) | Subject::Other | Subject::Form(_) | Subject::Proposal(_) => &[],
+            Subject::Task(_)
+            | Subject::Other
+            | Subject::Call(_)
+            | Subject::Form(_)
+            | Subject::Proposal(_) => &[],
         },
         Target::Elsewhere => &[],
     }
@@ -87,27 +106,45 @@ pub(super) async fn decide(
 ) -> Result<String, Failure> {
     let workspace_id = item.workspace_id.clone();
     let is_yes = choice == Choice::Yes;
-    let EnteredText { text, fields } = entered;
+    let EnteredText {
+        text,
+        fields,
+        input,
+        always,
+    } = entered;
     let reason = Some(text.clone()).filter(|text| !text.trim().is_empty());
     let id = &item.id;
     Ok(match &item.target {
         Target::Approval(approval_id) => {
-            let decision = match is_yes {
-                true => ApprovalDecision::Approved,
-                false => ApprovalDecision::Denied,
+            let decision = match choice {
+                Choice::Yes | Choice::Edit | Choice::Always => ApprovalDecision::Approved,
+                Choice::No | Choice::Answer | Choice::Rework => ApprovalDecision::Denied,
             };
             let decide = DecideApproval {
                 workspace_id,
                 approval_id: approval_id.clone(),
                 decision,
                 reason,
+                input,
+                always,
             };
             let decided = client.change(decide).await?;
             let word = match decided.decision {
                 ApprovalDecision::Approved => "Approved",
                 ApprovalDecision::Denied => "Denied",
             };
-            format!("{word} {id}.")
+            match (decided.is_changed, decided.always) {
+                (true, _) => format!("{word} {id} with changed arguments."),
+                (false, Some(scope)) => format!(
+                    "{word} {id}, and the same call in {} from now on. Revoke that: {}",
+                    scope_words(scope),
+                    context.daemon_command(&format!(
+                        "--workspace {} inbox revoke {id}",
+                        item.workspace_id
+                    )),
+                ),
+                (false, None) => format!("{word} {id}."),
+            }
         }
         Target::Question(question_id) => {
             let question_id = question_id.clone();
@@ -131,7 +168,7 @@ pub(super) async fn decide(
         Target::Proposal(at) if is_yes => {
             let digest = match subject {
                 Subject::Proposal(digest) => Some(digest.clone()),
-                Subject::Other | Subject::Form(_) | Subject::Task(_) => None,
+                Subject::Other | Subject::Call(_) | Subject::Form(_) | Subject::Task(_) => None,
             };
             let apply = ApplyProposal {
                 at: at.clone(),
@@ -211,7 +248,9 @@ pub(super) async fn decide(
             let task_id = task_id.clone();
             let (review, ask) = match subject {
                 Subject::Task(detail) => (detail.review, answerable(detail)),
-                Subject::Other | Subject::Form(_) | Subject::Proposal(_) => (None, None),
+                Subject::Other | Subject::Call(_) | Subject::Form(_) | Subject::Proposal(_) => {
+                    (None, None)
+                }
             };
             match choice {
                 Choice::Yes => {
@@ -235,7 +274,7 @@ pub(super) async fn decide(
                     client.change(rework).await?;
                     format!("Requested changes of {id}.")
                 }
-                Choice::Answer | Choice::No => {
+                Choice::Answer | Choice::No | Choice::Edit | Choice::Always => {
                     let answer = AnswerTask {
                         task_id,
                         workspace_id,

@@ -1,7 +1,7 @@
 //! The thing that a decision is about: the arguments of a call, a form, a patch, or what a task asks for.
 
 use goondan_protocol::control::{
-    QuestionDetail, ShowApproval, ShowChangeset, ShowQuestion, ShowTask, TaskDetail,
+    ApprovalDetail, QuestionDetail, ShowApproval, ShowChangeset, ShowQuestion, ShowTask, TaskDetail,
 };
 use goondan_protocol::question::QuestionForm;
 use serde_json::{Value, json};
@@ -28,6 +28,8 @@ pub(super) struct Details {
 #[derive(Debug, Clone)]
 pub(super) enum Subject {
     Other,
+    /// The tool call that waits.
+    Call(Box<ApprovalDetail>),
     /// Fields of the answer.
     Form(QuestionForm),
     /// Digest of the proposal that was shown.
@@ -58,7 +60,7 @@ pub(super) async fn read(
             Details {
                 text: format!("{tool}\n{}{warning}", approval::arguments(&detail.input)),
                 json: json!({ "toolName": detail.approval.tool_name, "input": detail.input }),
-                subject: Subject::Other,
+                subject: Subject::Call(Box::new(detail)),
             }
         }
         Target::Question(question_id) => {

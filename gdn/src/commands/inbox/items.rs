@@ -75,6 +75,20 @@ pub(in crate::commands) struct Inbox {
     pub(in crate::commands) failures: Vec<String>,
 }
 
+impl Inbox {
+    /// Replaces the items of a workspace.
+    pub(super) fn replace(&mut self, id: &WorkspaceId, items: Vec<InboxItem>) {
+        self.items.retain(|item| item.workspace_id != *id);
+        self.items.extend(items);
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.items
+            .sort_by_key(|item| (item.since.is_none(), item.since));
+    }
+}
+
 /// Reads the items of one workspace, or of all.
 pub(in crate::commands) async fn read(
     client: &mut Client,
@@ -200,9 +214,7 @@ pub(in crate::commands) async fn read(
         reader.budget(&state);
     }
     let mut inbox = reader.inbox;
-    inbox
-        .items
-        .sort_by_key(|item| (item.since.is_none(), item.since));
+    inbox.sort();
     Ok(inbox)
 }
 

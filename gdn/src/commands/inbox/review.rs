@@ -5,21 +5,25 @@ use std::io::{self, BufRead as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use goondan_protocol::approval::ApprovalScope;
+use goondan_protocol::control::ApprovalDetail;
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::question::QuestionForm;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::changes::LiveChanges;
+use super::changes::{LiveChanges, Stale};
 use super::decisions::{self, Choice, EnteredText, Key};
 use super::details::{self, Subject};
-use super::items::{self, InboxItem, Target};
+use super::items::{self, Inbox, InboxItem, Target};
 use super::shown;
-use crate::commands::question;
+use crate::client::CallError;
+use crate::commands::{call_arguments, question};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::style;
+use crate::output::{style, text};
 
 /// The end of the wait for a key.
 enum Pressed {
@@ -58,28 +62,33 @@ async fn review(
     let mut seen = HashSet::new();
     let mut decided = 0_u64;
     let mut skipped = 0_u64;
+    let mut current = CurrentInbox::read(only, live, context).await?;
+    let mut is_first = true;
     loop {
-        let mut client = context.connect().await?;
-        let inbox = items::read(&mut client, only, context).await?;
-        super::tell_of_failures(&inbox, context);
-        let new: Vec<&InboxItem> = inbox
-            .items
-            .iter()
-            .filter(|item| !seen.contains(&key_of(item)))
-            .collect();
-        let total = new.len();
-        let Some(item) = new.into_iter().next() else {
+        // The first frame does not wait for a second read, which follows while it is shown.
+        if !std::mem::replace(&mut is_first, false) {
+            current.refresh().await?;
+        }
+        super::tell_of_failures(&current.inbox, context);
+        let new = current.inbox.items.iter();
+        let mut new = new.filter(|item| !seen.contains(&key_of(item)));
+        let Some(item) = new.next().cloned() else {
             break;
         };
+        let item = &item;
+        let total = new.count() + 1;
+        let mut client = context.connect().await?;
         let details = match details::read(&mut client, item, output.canvas(), context).await {
             Ok(details) => details,
             // Someone else decided it in the meantime.
             Err(failure) => {
                 seen.insert(key_of(item));
+                live.mark_workspace(&item.workspace_id);
                 output.failure(&failure);
                 continue;
             }
         };
+        drop(client);
         let count = format!("{total} to decide");
         output.data(format!("\n{}", output.out.paint(style::FAINT, &count)))?;
         output.data(shown::item(item, Some(&details.text), None, context))?;
@@ -88,7 +97,7 @@ async fn review(
             key: key_of(item),
             seen: &seen,
             total,
-            only,
+            current: &mut current,
             live,
             context,
         };
@@ -108,6 +117,7 @@ async fn review(
                 };
                 // The connection may have ended while the user was thinking.
                 let mut client = context.connect().await?;
+                live.mark_workspace(&item.workspace_id);
                 let subject = &details.subject;
                 let carried_out =
                     decisions::decide(&mut client, item, subject, choice, entered, context).await;
@@ -135,18 +145,80 @@ async fn review(
 }
 
 /// An item that waits for a key.
-struct WaitingItem<'a> {
+struct WaitingItem<'a, 'c> {
     key: ItemKey,
     /// Items that are over, not this one.
     seen: &'a HashSet<ItemKey>,
     /// Number of items that are not over.
     total: usize,
+    current: &'a mut CurrentInbox<'c>,
+    live: &'a LiveChanges,
+    context: &'a Context,
+}
+
+/// The inbox as it was read last.
+struct CurrentInbox<'a> {
+    inbox: Inbox,
     only: Option<&'a WorkspaceId>,
     live: &'a LiveChanges,
     context: &'a Context,
 }
 
-impl WaitingItem<'_> {
+impl<'a> CurrentInbox<'a> {
+    async fn read(
+        only: Option<&'a WorkspaceId>,
+        live: &'a LiveChanges,
+        context: &'a Context,
+    ) -> Result<Self, Failure> {
+        let mut client = context.connect().await?;
+        Ok(Self {
+            inbox: items::read(&mut client, only, context).await?,
+            only,
+            live,
+            context,
+        })
+    }
+
+    /// Reads what has changed. With thousands of items, a complete read takes too long for a change to
+    /// be visible at once.
+    async fn refresh(&mut self) -> Result<(), Failure> {
+        let stale = match self.live.take_stale() {
+            Stale::Workspaces(ids) if ids.is_empty() => return Ok(()),
+            // A list that could not be read belongs to no known workspace.
+            Stale::Workspaces(_) if !self.inbox.failures.is_empty() => Stale::Everything,
+            stale => stale,
+        };
+        let refreshed = self.refresh_these(&stale).await;
+        if refreshed.is_err() {
+            self.live.mark(stale);
+        }
+        refreshed
+    }
+
+    async fn refresh_these(&mut self, stale: &Stale) -> Result<(), Failure> {
+        let mut client = self.context.connect().await?;
+        if let Stale::Workspaces(ids) = stale {
+            let mut is_complete = true;
+            let wanted = |id: &&WorkspaceId| self.only.is_none_or(|only| only == *id);
+            let ids: Vec<&WorkspaceId> = ids.iter().filter(wanted).collect();
+            for id in ids {
+                match items::read(&mut client, Some(id), self.context).await {
+                    Ok(read) if read.failures.is_empty() => self.inbox.replace(id, read.items),
+                    // The workspace may be closed.
+                    Ok(_) | Err(CallError::Refused(_)) => is_complete = false,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if is_complete {
+                return Ok(());
+            }
+        }
+        self.inbox = items::read(&mut client, self.only, self.context).await?;
+        Ok(())
+    }
+}
+
+impl WaitingItem<'_, '_> {
     /// Asks for a key that is offered, until the item is decided elsewhere.
     async fn press(mut self, keys: &[Key], pressed: &mut Keys) -> Result<Pressed, Failure> {
         let output = self.context.output;
@@ -221,9 +293,9 @@ impl WaitingItem<'_> {
     }
 
     /// Number of items that are not over now; none if this item is.
-    async fn left(&self) -> Result<Option<usize>, Failure> {
-        let mut client = self.context.connect().await?;
-        let inbox = items::read(&mut client, self.only, self.context).await?;
+    async fn left(&mut self) -> Result<Option<usize>, Failure> {
+        self.current.refresh().await?;
+        let inbox = &self.current.inbox;
         let is_there = inbox.items.iter().any(|item| key_of(item) == self.key);
         let left = inbox.items.iter();
         let left = left.filter(|item| !self.seen.contains(&key_of(item)));
@@ -303,6 +375,19 @@ fn enter(
         (Target::Question(_), Choice::Answer, Subject::Form(form)) => {
             return fields(form, context);
         }
+        (_, Choice::Edit, Subject::Call(detail)) => {
+            let Some(input) = arguments(detail, context)? else {
+                output.note("The arguments were not changed.");
+                return Ok(None);
+            };
+            entered.input = Some(input);
+        }
+        (_, Choice::Always, Subject::Call(detail)) => {
+            entered.always = scope(detail, context)?;
+            if entered.always.is_none() {
+                return Ok(None);
+            }
+        }
         (_, Choice::Answer | Choice::Rework, _) => {
             output.prompt(match choice {
                 Choice::Rework => "Requested changes: ",
@@ -362,6 +447,53 @@ fn fields(form: &QuestionForm, context: &Context) -> Result<Option<EnteredText>,
         }
     }
     Ok(Some(entered))
+}
+
+/// Asks for changed arguments of a call: in the user's editor, or one after another.
+fn arguments(detail: &ApprovalDetail, context: &Context) -> Result<Option<Value>, Failure> {
+    if let Some(editor) = call_arguments::editor() {
+        return call_arguments::edit(&editor, detail, context);
+    }
+    let output = context.output;
+    let schema = detail.schema.as_ref();
+    let mut input = detail.input.clone();
+    loop {
+        output.prompt("Change (NAME=VALUE; Enter: done): ");
+        let text = line()?;
+        if text.is_empty() {
+            return Ok(Some(input).filter(|input| *input != detail.input));
+        }
+        let assignment = call_arguments::parse_assignment(&text);
+        let changed = assignment.and_then(|it| call_arguments::set(&input, schema, &it));
+        let checked = changed.and_then(|changed| {
+            call_arguments::check(&changed, schema)?;
+            Ok(changed)
+        });
+        match checked {
+            Ok(changed) => input = changed,
+            Err(problem) => output.note(problem),
+        }
+    }
+}
+
+/// Asks which later calls a standing approval covers. None if the user approves none.
+fn scope(detail: &ApprovalDetail, context: &Context) -> Result<Option<ApprovalScope>, Failure> {
+    let output = context.output;
+    let info = &detail.approval;
+    output.note(format!(
+        "From now on, {} of {} runs without asking if its arguments are exactly those above.",
+        text::one_line(&info.tool_name),
+        text::one_line(info.agent_name.as_str()),
+    ));
+    let key = text::one_line(info.instance_key.as_str());
+    output.prompt(&format!(
+        "c: in conversation {key}; w: in the whole workspace; Enter: cancel: "
+    ));
+    Ok(match line()?.to_lowercase().as_str() {
+        "c" => Some(ApprovalScope::Conversation),
+        "w" => Some(ApprovalScope::Workspace),
+        _ => None,
+    })
 }
 
 /// A line from the terminal, without surrounding spaces.

@@ -3,10 +3,13 @@
 use goondan_protocol::control::{WatchUpdate, WorkspaceChange};
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::limits::MAX_APPROVAL_INPUT_BYTES;
 use goondan_protocol::time::Timestamp;
 
 use super::board::Board;
-use super::input::{Act, FeedQuery, KeyPress, LogSource, PageSubject, Size, TopEffect, TopInput};
+use super::input::{
+    Act, FeedQuery, KeyPress, LogSource, PageSubject, PendingDecision, Size, TopEffect, TopInput,
+};
 use super::reload::Reload;
 use super::rows::{self, Row};
 use super::view::View;
@@ -58,6 +61,13 @@ pub(super) enum Mode {
     /// The filter is being edited.
     Filter,
     Confirm(Act),
+    /// An argument of a tool call is being edited, as `NAME=VALUE`.
+    Edit {
+        pending: Box<PendingDecision>,
+        written: String,
+        /// Reason why the last change does not fit.
+        problem: Option<String>,
+    },
     Help,
 }
 
@@ -240,6 +250,32 @@ impl App {
             Mode::Look => self.look(key, now),
             Mode::Filter => {
                 self.write_filter(key);
+                Vec::new()
+            }
+            Mode::Edit {
+                pending, written, ..
+            } => {
+                self.mode = edited(pending, written, key);
+                Vec::new()
+            }
+            Mode::Confirm(Act::Decide(pending))
+                if pending.is_approved
+                    && !pending.is_always
+                    && matches!(key, KeyPress::Char('e' | 'A')) =>
+            {
+                self.mode = match key {
+                    KeyPress::Char('e') => Mode::Edit {
+                        pending,
+                        written: String::new(),
+                        problem: None,
+                    },
+                    // A standing approval covers the arguments that the agent chose.
+                    _ if pending.changed.is_some() => Mode::Confirm(Act::Decide(pending)),
+                    _ => Mode::Confirm(Act::Decide(Box::new(PendingDecision {
+                        is_always: true,
+                        ..*pending
+                    }))),
+                };
                 Vec::new()
             }
             Mode::Confirm(act) => {
@@ -450,6 +486,29 @@ impl App {
         {
             chosen.place = place;
         }
+    }
+}
+
+/// Handles a key while an argument is being edited.
+fn edited(pending: Box<PendingDecision>, mut written: String, key: KeyPress) -> Mode {
+    let mut problem = None;
+    match key {
+        KeyPress::Char(char) if written.len() < MAX_APPROVAL_INPUT_BYTES => written.push(char),
+        KeyPress::Backspace => {
+            written.pop();
+        }
+        KeyPress::Escape => return Mode::Confirm(Act::Decide(pending)),
+        KeyPress::Enter if written.is_empty() => return Mode::Confirm(Act::Decide(pending)),
+        KeyPress::Enter => match pending.set(&written) {
+            Ok(changed) => return Mode::Confirm(Act::Decide(Box::new(changed))),
+            Err(why) => problem = Some(why),
+        },
+        _ => {}
+    }
+    Mode::Edit {
+        pending,
+        written,
+        problem,
     }
 }
 

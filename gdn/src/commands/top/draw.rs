@@ -105,7 +105,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: RenderContext<'_>) {
     }
     match &app.mode {
         Mode::Help => help(frame, body, ink),
-        Mode::Confirm(Act::Decide(pending)) => pending_call(frame, body, pending, ink),
+        Mode::Confirm(Act::Decide(pending)) | Mode::Edit { pending, .. } => {
+            pending_call(frame, body, pending, ink);
+        }
         Mode::Look | Mode::Filter | Mode::Confirm(_) => {}
     }
     frame.render_widget(foot_of(app, ink), foot);
@@ -180,8 +182,24 @@ fn foot_of(app: &App, ink: RenderContext<'_>) -> Line<'static> {
             ]);
         }
         Mode::Confirm(act) => {
-            let question = format!("{} y/N", text::one_line(&act.question()));
+            let question = format!("{} {}", text::one_line(&act.question()), act.answers());
             return Line::from(ink.span(style::marked(style::WARN), question));
+        }
+        Mode::Edit {
+            written, problem, ..
+        } => {
+            let hint = match problem {
+                Some(problem) => ink.span(style::BAD, format!("  {}", text::one_line(problem))),
+                None => ink.span(
+                    style::FAINT,
+                    "  NAME=VALUE, Enter sets it, Esc goes back".to_owned(),
+                ),
+            };
+            let written = text::one_line(written);
+            return Line::from(vec![
+                ink.span(style::TITLE, format!("Change {written}▏")),
+                hint,
+            ]);
         }
         Mode::Look | Mode::Help => {}
     }
@@ -241,8 +259,8 @@ fn pending_call(
 ) {
     let room = usize::from(body.width.saturating_sub(2)).max(1);
     let rows = usize::from(body.height.saturating_sub(2)).max(1);
-    let mut lines: Vec<String> = pending
-        .call
+    let call = pending.call();
+    let mut lines: Vec<String> = call
         .lines()
         .flat_map(|line| text::folded(line, room))
         .collect();

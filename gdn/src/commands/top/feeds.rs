@@ -1,6 +1,6 @@
 //! Data feeds of `gdn top`, each with its own connection.
 
-use goondan_protocol::approval::ApprovalDecision;
+use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{
     self, CancelEvent, DecideApproval, FollowLogs, InstanceOrder, InstanceTurns, ListApprovals,
     ListInstances, ListProcesses, ListWorkspaces, ReadUsage, ShowApproval, UsageGrouping,
@@ -12,7 +12,7 @@ use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
 use super::input::{Act, FeedQuery, LogSource, PageSubject, PendingDecision, TopInput};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::commands::follow::{self, WorkspaceNotification};
-use crate::commands::{approval, trace, transcript};
+use crate::commands::{trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style::Palette;
@@ -204,12 +204,13 @@ impl FeedClient<'_> {
             approval_id: info.approval_id.clone(),
         };
         let detail = self.client.query(show).await?;
-        let tool = text::one_line(&info.tool_name);
         Ok(Some(PendingDecision {
             approval_id: info.approval_id,
             key: key.clone(),
             is_approved,
-            call: format!("{tool}\n{}", approval::arguments(&detail.input)),
+            is_always: false,
+            changed: None,
+            detail,
         }))
     }
 
@@ -301,6 +302,8 @@ impl FeedClient<'_> {
                     approval_id: pending.approval_id.clone(),
                     decision,
                     reason: None,
+                    input: pending.changed.clone(),
+                    always: pending.is_always.then_some(ApprovalScope::Conversation),
                 };
                 let decided = self.client.change(decide).await?;
                 let verb = if pending.is_approved {
@@ -308,7 +311,11 @@ impl FeedClient<'_> {
                 } else {
                     "Denied"
                 };
-                format!("{verb} {} of {}.", decided.tool_name, decided.instance_key)
+                let about = format!("{verb} {} of {}", decided.tool_name, decided.instance_key);
+                match decided.always {
+                    Some(_) => format!("{about} from now on. Revoke that: gdn inbox standing"),
+                    None => format!("{about}."),
+                }
             }
         };
         send(self.inputs, TopInput::Acted(Ok(done)));

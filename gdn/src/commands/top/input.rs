@@ -1,9 +1,13 @@
 //! Inputs and effects of `gdn top`.
 
-use goondan_protocol::control::{InstancesPage, UsageReport, WorkspaceChange};
+use goondan_protocol::control::{ApprovalDetail, InstancesPage, UsageReport, WorkspaceChange};
 use goondan_protocol::ids::{ApprovalId, InstanceKey};
 
+use serde_json::Value;
+
 use super::board::Facts;
+use crate::commands::{approval, call_arguments};
+use crate::output::text;
 
 /// Number of lines around a view's content: header, tabs, title and footer.
 const FRAME_LINES: u16 = 4;
@@ -126,7 +130,37 @@ pub(super) struct PendingDecision {
     pub(super) approval_id: ApprovalId,
     pub(super) key: InstanceKey,
     pub(super) is_approved: bool,
-    pub(super) call: String,
+    /// True if the same call is approved from now on in its conversation.
+    pub(super) is_always: bool,
+    /// Changed arguments, if the user set some.
+    pub(super) changed: Option<Value>,
+    pub(super) detail: ApprovalDetail,
+}
+
+impl PendingDecision {
+    /// The whole call as text, with the changed arguments.
+    pub(super) fn call(&self) -> String {
+        let tool = text::one_line(&self.detail.approval.tool_name);
+        let input = self.changed.as_ref().unwrap_or(&self.detail.input);
+        format!("{tool}\n{}", approval::arguments(input))
+    }
+
+    /// Sets one argument, written as `NAME=VALUE`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the arguments would not fit the tool.
+    pub(super) fn set(&self, assignment: &str) -> Result<Self, String> {
+        let schema = self.detail.schema.as_ref();
+        let input = self.changed.as_ref().unwrap_or(&self.detail.input);
+        let assignment = call_arguments::parse_assignment(assignment)?;
+        let changed = call_arguments::set(input, schema, &assignment)?;
+        call_arguments::check(&changed, schema)?;
+        Ok(Self {
+            changed: Some(changed).filter(|changed| *changed != self.detail.input),
+            ..self.clone()
+        })
+    }
 }
 
 impl Act {
@@ -135,13 +169,29 @@ impl Act {
             Self::Cancel(key) => format!("Cancel the turn of {key}?"),
             Self::Restart(key) => format!("Restart the process of {key}?"),
             Self::Decide(pending) => {
-                let verb = if pending.is_approved {
-                    "Approve"
-                } else {
-                    "Deny"
-                };
-                format!("{verb} this call of {}?", pending.key)
+                let key = &pending.key;
+                match (pending.is_approved, pending.is_always, &pending.changed) {
+                    (false, ..) => format!("Deny this call of {key}?"),
+                    (true, true, _) => {
+                        format!("Approve exactly this call in {key} from now on, without asking?")
+                    }
+                    (true, false, Some(_)) => format!("Approve the changed call of {key}?"),
+                    (true, false, None) => format!("Approve this call of {key}?"),
+                }
             }
+        }
+    }
+
+    /// Answers to the question.
+    pub(super) fn answers(&self) -> &'static str {
+        match self {
+            Self::Decide(pending) if pending.is_approved && !pending.is_always => {
+                match pending.changed {
+                    Some(_) => "y/N, e edit",
+                    None => "y/N, e edit, A always",
+                }
+            }
+            Self::Cancel(_) | Self::Restart(_) | Self::Decide(_) => "y/N",
         }
     }
 }

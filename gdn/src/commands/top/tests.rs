@@ -211,17 +211,66 @@ fn need_1_a_call_is_decided_with_a_key_after_it_was_shown() {
         approval_id: "a-1".parse().unwrap(),
         key: main,
         is_approved: true,
-        call: format!("bash__exec\ncommand:\n> {}", "make release ".repeat(20)),
+        is_always: false,
+        changed: None,
+        detail: serde_json::from_value(json!({
+            "approval": {
+                "workspaceId": "w1", "approvalId": "a-1", "instanceKey": "main",
+                "agentName": "clerk", "turnId": "t", "stepId": "t.1", "toolCallId": "c1",
+                "toolName": "bash__exec", "summary": "…", "askedAt": "2026-01-01T00:00:00.000Z",
+            },
+            "input": {"command": "make release ".repeat(20)},
+            "schema": {"properties": {"timeoutMs": {"type": "integer"}}},
+        }))
+        .unwrap(),
     });
     app.handle(TopInput::Approval(Some(pending.clone())), at(0));
     let shown = picture(&app, 80, 24);
     assert!(shown.contains("Waits for approval"), "{shown}");
     assert_eq!(shown.matches("make").count(), 20, "{shown}");
     assert!(
-        shown.ends_with("Approve this call of main? y/N\n"),
+        shown.ends_with("Approve this call of main? y/N, e edit, A always\n"),
         "{shown}"
     );
-    assert_eq!(press(&mut app, "y"), [TopEffect::Act(Act::Decide(pending))]);
+    let decision = |change: &dyn Fn(&mut PendingDecision)| {
+        let mut pending = pending.clone();
+        change(&mut pending);
+        [TopEffect::Act(Act::Decide(pending))]
+    };
+    assert_eq!(press(&mut app, "y"), decision(&|_| {}));
+
+    // Always, after the scope was shown.
+    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
+    assert_eq!(press(&mut app, "A"), []);
+    let shown = picture(&app, 80, 24);
+    let always = "Approve exactly this call in main from now on, without asking? y/N\n";
+    assert!(shown.ends_with(always), "{shown}");
+    assert_eq!(press(&mut app, "y"), decision(&|it| it.is_always = true));
+
+    // With a changed argument, which must fit.
+    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
+    press(&mut app, "etimeoutMs=soon");
+    app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    let shown = picture(&app, 80, 24);
+    assert!(shown.contains("takes JSON of the type integer"), "{shown}");
+    for _ in "soon".chars() {
+        app.handle(TopInput::Key(KeyPress::Backspace), at(0));
+    }
+    press(&mut app, "5");
+    app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    let shown = picture(&app, 80, 24);
+    assert!(
+        shown.ends_with("Approve the changed call of main? y/N, e edit\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("timeoutMs:"), "{shown}");
+    assert_eq!(press(&mut app, "A"), [], "changed calls are approved once");
+    let changed = json!({"command": "make release ".repeat(20), "timeoutMs": 5});
+    let changed = Some(changed);
+    assert_eq!(
+        press(&mut app, "y"),
+        decision(&|it| it.changed.clone_from(&changed))
+    );
     app.handle(TopInput::Approval(None), at(0));
     assert!(picture(&app, 80, 24).contains("No tool call of this conversation waits"));
 }

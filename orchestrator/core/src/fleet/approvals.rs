@@ -12,12 +12,15 @@
 //! * An approval is not delivered to a process that was told to stop. The next process executes the
 //!   call.
 //! * Pending approvals end with their turn, or are denied when the workspace's time limit is over.
+//! * A standing approval decides only calls of the same agent and tool with equal arguments.
 //!
-//! `pending` holds the recorded state, `decisions` handles decisions, `list` answers clients.
+//! `pending` holds the recorded state, `decisions` handles decisions, `standing` approves calls
+//! that a standing approval covers, `list` answers clients.
 
 mod decisions;
 mod list;
 pub(super) mod pending;
+mod standing;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
@@ -61,6 +64,7 @@ impl Workspace {
             tool_call_id,
             tool_name,
             input,
+            schema,
             may_have_begun,
         } = ask.question
         else {
@@ -73,6 +77,7 @@ impl Workspace {
             tool_call_id,
             tool_name,
             input,
+            schema,
             may_have_begun,
             at: cx.now().wall,
         };
@@ -87,6 +92,10 @@ impl Workspace {
             if known.tool_name == call.tool_name && known.input == call.input {
                 let id = known.approval_id.clone();
                 open.requester = Some(requester);
+                // The daemon may have ended between the standing approval and this decision.
+                if self.approve_if_standing(cx, &at, &id) {
+                    return;
+                }
                 return self.go_on_with_approval(cx, &at, &id);
             }
             // The call has changed, so an earlier approval does not apply.
@@ -94,7 +103,8 @@ impl Workspace {
         }
         loop {
             call.approval_id = ApprovalId::of_uuid(cx.uuid());
-            if self.find_approval(&call.approval_id).is_none() {
+            let id = &call.approval_id;
+            if self.find_approval(id).is_none() && self.standing.get(id).is_none() {
                 break;
             }
         }
@@ -150,9 +160,12 @@ impl Workspace {
             tool_name: call.tool_name.clone(),
         };
         let id = call.approval_id.clone();
+        let is_covered = self.standing_for(&at.instance_key, &call).is_some();
         if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             let trace = entry.turn().map(|turn| turn.context.trace);
-            entry.announce(cx, &at, asked, trace);
+            if !is_covered {
+                entry.announce(cx, &at, asked, trace);
+            }
             let all = &mut entry.approvals_mut().0;
             all.retain(|open| Some(&open.known.call.approval_id) != before.as_ref().map(|b| &b.0));
             all.push(OpenApproval {
@@ -168,6 +181,10 @@ impl Workspace {
                 is_told: false,
                 deny_from_ms: 0,
             });
+        }
+        // Nothing waits for a person then.
+        if is_covered && self.approve_if_standing(cx, &at, &id) {
+            return;
         }
         self.observe_approval(cx, &at, &id, Kind::ApprovalAsked, None);
         self.show_in_chats(cx);
@@ -217,6 +234,7 @@ impl Workspace {
             decision: decided.decision,
             timed_out: is_timeout(&decided),
             reason: decided.reason,
+            input: decided.input,
             has_begun,
         };
         entry.answer(cx, &requester, answer);

@@ -309,6 +309,7 @@ impl Workspace {
         let chosen = AuthorizedDecision {
             approval_id: press.decision_id.to_approval(),
             decision,
+            input: None,
             reason: None,
             by: Some(by),
         };

@@ -51,6 +51,7 @@ impl Workspace {
             self.conversations.remove(&at.instance_key);
             self.parked.forget(&at.instance_key);
             self.bundle_problems.remove(&at.instance_key);
+            self.standing.forget(&at.instance_key);
             self.forget_questions_of(at);
         } else {
             // The remaining files are read again and the conversation continues.

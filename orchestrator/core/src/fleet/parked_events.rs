@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::control::{EmptyResult, EventInfo, EventStanding};
 use goondan_protocol::event::AgentEvent;
-use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
-use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
+use goondan_store::writer::operation::{DropEvent, NoteAttempt, ParkEvent, RetryEvent};
 
 use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
@@ -340,10 +340,15 @@ impl Workspace {
     }
 
     /// The queued and parked events of a conversation.
-    pub(crate) fn events_of(&mut self, at: &InstanceRef, found: Inspection) -> Vec<EventInfo> {
+    pub(crate) fn events_of(
+        &mut self,
+        at: &InstanceRef,
+        agent: &AgentName,
+        parked: Vec<ParkedEvent>,
+    ) -> Vec<EventInfo> {
         let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
             instance_key: at.instance_key.clone(),
-            agent_name: found.metadata.agent_name.clone(),
+            agent_name: agent.clone(),
             event_id: event.id,
             standing,
             crashes,
@@ -353,7 +358,7 @@ impl Workspace {
             input: event.input.as_deref().map(detail_of).unwrap_or_default(),
         };
         let mut events: Vec<EventInfo> = Vec::new();
-        for parked in found.parked {
+        for parked in parked {
             let ParkedEvent {
                 event,
                 attempts,

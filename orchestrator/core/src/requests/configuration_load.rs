@@ -69,6 +69,7 @@ impl Core {
         self.fleet.register(found.record, found.parked, sources);
         if is_new && let Some(workspace) = self.fleet.workspace_mut(&id) {
             workspace.take_up_unknown_calls(found.unknown_calls);
+            workspace.take_up_standing(found.standing);
         }
         self.schedules
             .load(&mut self.fleet, &id, is_new, found.schedules);

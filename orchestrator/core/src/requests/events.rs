@@ -1,20 +1,22 @@
 //! Lists queued and parked events.
 
+use std::collections::BTreeMap;
+
 use goondan_protocol::control::{
     CancelEvent, ControlError, EventInfo, EventStanding, EventsPage, ListEvents, MoveEvent,
     PauseEvent, ResumeEvent,
 };
-use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
+use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::instance::{Metadata, QueueOp};
-use goondan_store::writer::operation::{Inspect, Inspection};
+use goondan_store::instance::{Metadata, ParkedEvent, QueueOp};
+use goondan_store::writer::operation::ReadParked;
 
 use crate::fleet::cancellation::BY_PERSON;
 use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
 
-/// A page of a workspace's events, while some instances have not been inspected.
+/// A page of a workspace's events, while some instances have not been read.
 #[derive(Debug)]
 pub(super) struct EventListing {
     request: ListEvents,
@@ -26,8 +28,8 @@ pub(super) struct EventListing {
 }
 
 continuation! {
-    /// Inspects an instance whose events are listed for a client.
-    InspectingEvents { token: RequestToken } after Inspect => &core.on_events_inspected
+    /// Reads the parked events of an instance whose events are listed for a client.
+    ReadingParked { token: RequestToken, agent: AgentName } after ReadParked => &core.on_parked_read
 }
 
 /// An event that a user reorders, pauses or resumes, with the operation.
@@ -123,8 +125,10 @@ impl Core {
         found: Vec<Metadata>,
     ) {
         let id = &request.workspace_id;
+        let mut agents = BTreeMap::new();
         let with_events = found.into_iter().filter_map(|metadata| {
             let instance_key = metadata.instance_key;
+            agents.insert(instance_key.clone(), metadata.agent_name);
             let is_chosen = request.instance_key.as_ref();
             is_chosen
                 .is_none_or(|key| *key == instance_key)
@@ -154,7 +158,11 @@ impl Core {
             let workspace = self.fleet.workspaces().get(&instance.workspace_id);
             match workspace.and_then(|it| it.parked.known(&instance.instance_key)) {
                 Some(known) if request.parked => found.extend_from_slice(known),
-                _ => unread.push(instance),
+                _ => unread.extend(
+                    agents
+                        .remove(&instance.instance_key)
+                        .map(|agent| (instance, agent)),
+                ),
             }
         }
         let listing = EventListing {
@@ -165,28 +173,31 @@ impl Core {
             failure: None,
         };
         self.requests.event_listings.insert(token, listing);
-        for instance in unread {
-            let inspect = Inspect {
+        for (instance, agent) in unread {
+            let read = ReadParked {
                 instance: instance.clone(),
             };
-            self.fleet
-                .cx()
-                .store(inspect, InspectingEvents { instance, token });
+            let then = ReadingParked {
+                instance,
+                token,
+                agent,
+            };
+            self.fleet.cx().store(read, then);
         }
         self.finish_event_listing(token);
     }
 
-    fn on_events_inspected(
+    fn on_parked_read(
         &mut self,
-        inspecting: &InspectingEvents,
-        result: Result<Box<Inspection>, StoreError>,
+        reading: &ReadingParked,
+        result: Result<Vec<ParkedEvent>, StoreError>,
     ) {
-        let token = inspecting.token;
+        let token = reading.token;
+        let (at, agent) = (&reading.instance, &reading.agent);
         let found = match result {
-            Ok(found) => {
-                let at = &inspecting.instance;
+            Ok(parked) => {
                 let workspace = self.fleet.workspace_mut(&at.workspace_id);
-                Ok(workspace.map_or_else(Vec::new, |it| it.events_of(at, *found)))
+                Ok(workspace.map_or_else(Vec::new, |it| it.events_of(at, agent, parked)))
             }
             // The instance was deleted in the meantime.
             Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),

@@ -53,6 +53,10 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             let id = &call.approval_id;
             person(format!("deciding tool call `{id}`"), format!("gdn inbox approvals {id}"))
         }
+        Call::RevokeStandingApproval(call) => {
+            let id = &call.approval_id;
+            person(format!("revoking standing approval `{id}`"), format!("gdn inbox revoke {id}"))
+        }
         Call::SettleCall(call) => {
             person(format!("resolving tool call `{}`", call.tool_call_id), "gdn inbox calls")
         }
@@ -181,6 +185,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::ShowQuestion(_)
         | Call::ListApprovals(_)
         | Call::ShowApproval(_)
+        | Call::ListStandingApprovals(_)
         | Call::ListUnknownCalls(_)
         | Call::ListSchedules(_)
         | Call::ListInstances(_)

@@ -15,13 +15,13 @@ use goondan_store::workspace::{PendingInstance, WorkspaceRecord};
 use goondan_store::writer::{Op, Report, StoreCompletion, StoreJob};
 use serde_json::json;
 
-use crate::UnknownCalls;
 use crate::exchange::joint::{JointResult, JointWork, RollbackFailure};
 use crate::limits::{BACK_OFF_FIRST_MS, IMMEDIATE_RESTARTS};
 use crate::{
     Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose, LoadedWorkspace, Peer,
     RequestToken, WorkspaceLoadResult,
 };
+use crate::{StandingApprovals, UnknownCalls};
 
 struct World {
     core: Core,
@@ -101,6 +101,7 @@ impl World {
                 may_be_kept: false,
                 accounts: Accounts::default(),
                 unknown_calls: UnknownCalls::default(),
+                standing: StandingApprovals::default(),
                 schedules: Vec::new(),
                 with_work: with_work.then_some(waiting).into_iter().collect(),
                 parked: BTreeMap::new(),

@@ -19,7 +19,8 @@ use super::*;
 use crate::simulation::config::Edit;
 use crate::{
     Accounts, ClientOrigin, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose,
-    LoadedWorkspace, Peer, ProcessId, RequestToken, UnknownCalls, WorkspaceLoadResult,
+    LoadedWorkspace, Peer, ProcessId, RequestToken, StandingApprovals, UnknownCalls,
+    WorkspaceLoadResult,
 };
 
 fn instant(text: &str) -> Timestamp {
@@ -117,6 +118,7 @@ impl World {
                 may_be_kept: false,
                 accounts: Accounts::default(),
                 unknown_calls: UnknownCalls::default(),
+                standing: StandingApprovals::default(),
                 schedules: stored.collect(),
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),

@@ -13,6 +13,8 @@ fn decide(world: &mut World, info: &ApprovalInfo, decision: ApprovalDecision) {
         approval_id: info.approval_id.clone(),
         decision,
         reason: None,
+        input: None,
+        always: None,
     });
     world.ask(
         SimulatedRequest::Decide(info.approval_id.clone(), decision),

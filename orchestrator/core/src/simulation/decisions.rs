@@ -21,6 +21,7 @@ pub(super) fn ask_of(turn_id: &TurnId, event_id: &EventId) -> AgentAsk {
             tool_call_id: ToolCallId::new("risky").unwrap(),
             tool_name: "bash__exec".to_owned(),
             input: json!({"command": event_id}),
+            schema: None,
             may_have_begun: false,
         },
     }

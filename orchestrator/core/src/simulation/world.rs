@@ -31,7 +31,6 @@ use super::oracle::{Oracle, ResponseEffect, SimulatedRequest};
 use super::places::SlotSnapshots;
 use super::replies::{Replies, Requests};
 use super::watcher::Watcher;
-use crate::UnknownCalls;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
@@ -39,6 +38,7 @@ use crate::{
     LoadPurpose, LoadedWorkspace, Peer, ProcessId, RequestToken, ResourceLevel, ResourceUsage,
     TaskResult, TaskWork, WorkspaceLoadResult, control_error, parked_among,
 };
+use crate::{StandingApprovals, UnknownCalls};
 
 /// Fault rates, in thousandths.
 #[derive(Debug, Clone, Copy)]
@@ -615,6 +615,16 @@ impl World {
             unknown_calls.follow(record);
         })
         .map_err(failed)?;
+        let mut standing = StandingApprovals::default();
+        audit::each_with(
+            &self.disk,
+            &self.layout,
+            id,
+            &StandingApprovals::RECORDS,
+            |record| standing.follow(record),
+        )
+        .map_err(failed)?;
+        standing.retain_existing(&to_begin_anew);
         Ok(LoadedWorkspace {
             record,
             bundle,
@@ -622,6 +632,7 @@ impl World {
             may_be_kept: true,
             accounts,
             unknown_calls,
+            standing,
             schedules: workspace::schedules_among(&self.disk, &instances, &to_begin_anew),
             with_work,
             parked,

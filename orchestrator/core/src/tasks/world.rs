@@ -33,7 +33,6 @@ use goondan_tasks::fact::{HistoryEntry, TaskEvent};
 use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
-use crate::UnknownCalls;
 use crate::exchange::tasks::{
     Clear, DiskMeasurement, LoadedTask, TaskCreationFailure, TaskResult, TaskWork,
     UnreadableSecrets,
@@ -44,6 +43,7 @@ use crate::{
     Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose, LoadedWorkspace, Peer,
     ProcessId, RequestToken, WorkspaceLoadResult,
 };
+use crate::{StandingApprovals, UnknownCalls};
 
 /// A process of a run.
 #[derive(Debug)]
@@ -326,6 +326,7 @@ impl World {
                     Accounts::of(&lines)
                 },
                 unknown_calls: UnknownCalls::default(),
+                standing: StandingApprovals::default(),
                 schedules: Vec::new(),
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),

@@ -23,6 +23,9 @@ pub struct ApprovalRequest {
     pub tool_call_id: ToolCallId,
     pub tool_name: String,
     pub input: Value,
+    /// JSON Schema of the arguments, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
     /// True if an earlier process may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
@@ -35,6 +38,9 @@ pub struct ApprovalRequest {
 pub struct CallDecision {
     pub approval_id: ApprovalId,
     pub decision: ApprovalDecision,
+    /// Arguments that the user set instead of those of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
     /// The reason given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -202,6 +208,7 @@ mod tests {
             tool_call_id: tool_call_id.parse().unwrap(),
             tool_name: "bash__exec".to_owned(),
             input: json!({"command": "rm -r build"}),
+            schema: Some(json!({"type": "object"})),
             may_have_begun: false,
             at: at(1),
         }
@@ -217,6 +224,7 @@ mod tests {
             decided: CallDecision {
                 approval_id: id.parse().unwrap(),
                 decision,
+                input: None,
                 reason: Some("because".to_owned()),
                 by: Some("telegram:5".to_owned()),
                 at: at(2),

@@ -10,7 +10,7 @@ use super::base_checksums::SUMS;
 use super::dedup::MANIFEST;
 use super::llm::LLM;
 use super::rewind::REWIND;
-use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
+use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, ParkedEvent, WORK, inbox};
 use crate::error::StoreError;
 
 /// Returns the working directory of an instance's tools.
@@ -92,6 +92,26 @@ pub fn has_work(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
         return Ok(false);
     }
     inbox::has_waiting(disk, &dir.join(MESSAGES).join(INBOX))
+}
+
+/// Reads the parked events of an instance that no writer holds, without opening it. `None` if it must
+/// be opened, because it has a turn, a rewind in progress, or an inbox that recovery must check.
+///
+/// # Errors
+///
+/// [`StoreError::File`].
+pub(crate) fn peek_parked(
+    disk: &dyn Disk,
+    dir: &Path,
+) -> Result<Option<Vec<ParkedEvent>>, StoreError> {
+    let stat = |path: &Path| disk.stat(path).during("inspect", path);
+    let messages = dir.join(MESSAGES);
+    let inbox = messages.join(INBOX);
+    let has_turn = stat(&messages.join(EVENTS))?.is_none_or(|stat| stat.len > 0);
+    if has_turn || stat(&inbox)?.is_none() || stat(&dir.join(REWIND))?.is_some() {
+        return Ok(None);
+    }
+    inbox::peek_parked(disk, &inbox)
 }
 
 /// Removes partly created and partly removed instances from `instances`. Their names begin with a

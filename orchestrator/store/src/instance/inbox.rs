@@ -606,3 +606,28 @@ pub(super) fn has_waiting(disk: &dyn Disk, path: &Path) -> Result<bool, StoreErr
     let is_waiting = table.pending.values().any(|entry| entry.parked.is_none());
     Ok(is_odd || is_waiting || !table.awaiting.is_empty())
 }
+
+/// Returns the parked events of the inbox at `path`, oldest first, or `None` if recovery must check
+/// the file. Read-only.
+pub(super) fn peek_parked(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<Option<Vec<ParkedEvent>>, StoreError> {
+    let mut journal = Journal::open_read(disk, path)?;
+    let reading = sealed_log::read(&mut journal)?;
+    if !reading.findings.is_empty() || reading.cut.is_some() || !reading.broken.is_empty() {
+        return Ok(None);
+    }
+    let mut table = Table::default();
+    for span in reading.records {
+        let len = usize::try_from(span.len).unwrap_or(usize::MAX);
+        if table.take(span, &journal.read(span.offset, len)?).is_err() {
+            return Ok(None);
+        }
+    }
+    let parked = table
+        .pending
+        .values()
+        .filter_map(UnfinishedEvent::to_parked);
+    Ok(Some(parked.collect()))
+}

@@ -16,13 +16,14 @@ use super::operation::{
     AwaitReply, BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent,
     Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, KeepSchedules, LatestPage,
     LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform,
-    PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
-    RemoveResult, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore, ReadParked, ReadSources,
+    RecordUsage, RemoveResult, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
+    VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
     self, CancelScope, CommitExtras, ConversationSlice, EventState, InstanceState, InstanceStore,
-    Metadata, OpenTurn, Pins, QueueOrder,
+    Metadata, OpenTurn, ParkedEvent, Pins, QueueOrder,
 };
 use crate::own_files::{self, FolderManifest};
 use crate::verify::{self, Group};
@@ -278,6 +279,20 @@ impl Perform<Inspect> for Worker {
             parked: store.parked(),
             extensions: store.extension_states()?,
         }))
+    }
+}
+
+impl Perform<ReadParked> for Worker {
+    fn perform(&mut self, read: ReadParked) -> Result<Vec<ParkedEvent>, StoreError> {
+        let at = &read.instance;
+        // To open many conversations for a list would take seconds, and close those in use.
+        if !self.open.contains_key(at) {
+            let dir = self.dir_of(at);
+            if let Some(parked) = instance::peek_parked(self.disk.as_ref(), &dir)? {
+                return Ok(parked);
+            }
+        }
+        Ok(self.held(at)?.store.parked())
     }
 }
 

@@ -207,6 +207,7 @@ operations! {
     LookUpEvent of instance promises Everything -> EventState;
     ReadEvents of instance promises Everything -> Vec<AgentEvent>;
     Inspect of instance promises Everything -> Box<Inspection>;
+    ReadParked of instance promises Everything -> Vec<ParkedEvent>;
     VerifyInstance of instance promises Everything -> Box<VerificationResult>;
     VerifyWorkspaceFiles of workspace promises Everything -> Box<VerificationResult>;
     VerifyRootFiles of root promises Everything -> Box<VerificationResult>;
@@ -466,6 +467,12 @@ pub struct ReadEvents {
 /// Returns all information about an instance.
 #[derive(Debug)]
 pub struct Inspect {
+    pub instance: InstanceRef,
+}
+
+/// Returns the parked events of an instance, oldest first, if possible without opening it.
+#[derive(Debug)]
+pub struct ReadParked {
     pub instance: InstanceRef,
 }
 

@@ -1573,8 +1573,9 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "steer_3_simultaneous_button_and_client_answers_decide_once",
                     "task_7_answer_is_accepted_once_and_delivered_once",
+                    "need_1_changed_and_standing_decisions_survive_a_kill",
                 ],
-                note: "one list of all kinds in the CLI, in `gdn top` and in chats",
+                note: "one list of all kinds in `gdn top` and in chats; routing of decisions",
             },
             Row {
                 name: "NEED-2",

@@ -1,18 +1,19 @@
 //! Decisions on pending approvals from clients and chats. Each is recorded durably before it is
 //! reported.
 
-use goondan_protocol::approval::ApprovalDecision;
+use goondan_config::check_arguments;
+use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{ApprovalDecided, ControlError, DecideApproval, ErrorCode};
 use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::{ApprovalId, InstanceRef};
-use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
+use goondan_protocol::limits::{MAX_APPROVAL_INPUT_BYTES, MAX_APPROVAL_REASON_BYTES};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_store::StoreError;
 use goondan_store::instance::{ApprovalMark, CallDecision};
 use goondan_store::writer::operation::NoteApproval;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::pending::Approvals;
+use super::pending::{Approvals, OpenApproval};
 use crate::bus::context::Cx;
 use crate::exchange::ChildRequest;
 use crate::fleet::Workspace;
@@ -26,20 +27,34 @@ use crate::{Peer, RequestToken};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DecisionRequester {
     Client(RequestToken),
+    /// A client that also stored a standing approval.
+    StandingClient(RequestToken, ApprovalScope),
     /// A connection whose button was pressed.
     Button(ChildRequest),
     /// The configuration: the time limit is over.
     Timeout,
+    /// A standing approval.
+    Standing,
 }
 
 /// The decider of calls whose time limit is over. Other deciders have a user's id after a colon.
 const TIMEOUT: &str = "timeout";
 
+/// Prefix of the decider of calls that a standing approval covers, before its id.
+const STANDING: &str = "standing:";
+
+/// Recorded decider of calls that this standing approval covers.
+pub(super) fn standing_decider(id: &ApprovalId) -> String {
+    format!("{STANDING}{id}")
+}
+
 /// An authorized decision on a pending approval.
 #[derive(Debug)]
-pub(in crate::fleet) struct AuthorizedDecision {
+pub(crate) struct AuthorizedDecision {
     pub(in crate::fleet) approval_id: ApprovalId,
     pub(in crate::fleet) decision: ApprovalDecision,
+    /// Arguments to execute the call with instead of its own.
+    pub(in crate::fleet) input: Option<Value>,
     pub(in crate::fleet) reason: Option<String>,
     /// The user, if the connection reports one.
     pub(in crate::fleet) by: Option<String>,
@@ -77,10 +92,46 @@ fn in_words(decided: &CallDecision) -> String {
         return format!("{how}: no decision was made in time");
     }
     let by = decided.by.as_deref().unwrap_or("a person");
-    match &decided.reason {
-        Some(reason) => format!("{how} by {by}: {reason}"),
+    let by = match by.strip_prefix(STANDING) {
+        Some(id) => format!("standing approval {id}"),
+        None => by.to_owned(),
+    };
+    let how = match decided.input {
+        Some(_) => format!("{how} with changed arguments by {by}"),
         None => format!("{how} by {by}"),
+    };
+    match &decided.reason {
+        Some(reason) => format!("{how}: {reason}"),
+        None => how,
     }
+}
+
+/// Checks the arguments that a person sets for a call.
+fn check_input(open: &OpenApproval, input: &Value) -> Result<(), ControlError> {
+    let call = &open.known.call;
+    let refused = |text: String| {
+        ControlError::new(ErrorCode::InvalidRequest, text).suggest(format!(
+            "see the call: `gdn inbox approvals {}`",
+            call.approval_id
+        ))
+    };
+    let bytes = input.to_string().len();
+    if bytes > MAX_APPROVAL_INPUT_BYTES {
+        return Err(refused(format!(
+            "the arguments have {bytes} bytes; at most {MAX_APPROVAL_INPUT_BYTES} are allowed"
+        )));
+    }
+    let checked = match &call.schema {
+        Some(schema) => check_arguments(schema, input),
+        None if input.is_object() => Ok(()),
+        None => Err("expected an object".to_owned()),
+    };
+    checked.map_err(|faults| {
+        refused(format!(
+            "the arguments do not fit tool `{}`: {faults}",
+            call.tool_name
+        ))
+    })
 }
 
 /// Decisions on the calls of its conversations.
@@ -98,7 +149,24 @@ impl Workspace {
             approval_id: id,
             decision,
             reason,
+            input,
+            always,
         } = decide;
+        let invalid = |text: &str| {
+            Err(ControlError::new(
+                ErrorCode::InvalidRequest,
+                text.to_owned(),
+            ))
+        };
+        if decision == ApprovalDecision::Denied && (input.is_some() || always.is_some()) {
+            return invalid("`input` and `always` need the decision `approved`");
+        }
+        if input.is_some() && always.is_some() {
+            return invalid(
+                "`always` covers the arguments that the agent chose, so it cannot be combined with \
+                 `input`",
+            );
+        }
         if reason
             .as_ref()
             .is_some_and(|it| it.len() > MAX_APPROVAL_REASON_BYTES)
@@ -117,12 +185,20 @@ impl Workspace {
             let decided = open.known.decided.as_ref();
             return Err(decided_before(&id, decided.map(|decided| decided.decision)));
         }
+        let input = input.filter(|input| *input != open.known.call.input);
+        if let Some(input) = &input {
+            check_input(open, input)?;
+        }
         let chosen = AuthorizedDecision {
             approval_id: id,
             decision,
+            input,
             reason,
             by: None,
         };
+        if let Some(scope) = always {
+            return self.begin_standing(cx, &at, (token, peer.pid), chosen, scope);
+        }
         let decider = DecisionRequester::Client(token);
         entry.note_decision(cx, &at, chosen, decider, peer.pid);
         Ok(())
@@ -144,6 +220,7 @@ impl Workspace {
                 let chosen = AuthorizedDecision {
                     approval_id,
                     decision: ApprovalDecision::Denied,
+                    input: None,
                     reason: None,
                     by: Some(TIMEOUT.to_owned()),
                 };
@@ -176,9 +253,11 @@ impl Workspace {
         match result {
             Ok(()) => {}
             Err(StoreError::WrongTurn { .. }) => {
+                self.drop_standing_of(cx, &at, &id, decider);
                 return tell_undecided(cx, decider, no_approval(&id), true);
             }
             Err(error) => {
+                self.drop_standing_of(cx, &at, &id, decider);
                 tell_undecided(cx, decider, control_error(&error), false);
                 return self.on_store_failure(cx, &at, None, &error);
             }
@@ -188,15 +267,25 @@ impl Workspace {
         let tool_name = open.map(|open| open.known.call.tool_name.clone());
         let told = in_words(&decided);
         self.tell_closed(cx, &at, &id, &told);
-        self.observe_approval(cx, &at, &id, Kind::ApprovalClosed, Some(&told));
+        let detail = match &decided.input {
+            Some(input) => format!("{told}: {input}"),
+            None => told,
+        };
+        self.observe_approval(cx, &at, &id, Kind::ApprovalClosed, Some(&detail));
         let decision = decided.decision;
+        let always = match decider {
+            DecisionRequester::StandingClient(_, scope) => Some(scope),
+            _ => None,
+        };
         match decider {
-            DecisionRequester::Client(token) => {
+            DecisionRequester::Client(token) | DecisionRequester::StandingClient(token, _) => {
                 let answer = ApprovalDecided {
                     approval_id: id.clone(),
                     decision,
                     instance_key: at.instance_key.clone(),
                     tool_name: tool_name.unwrap_or_default(),
+                    is_changed: decided.input.is_some(),
+                    always,
                 };
                 cx.respond(token, &answer);
             }
@@ -205,9 +294,12 @@ impl Workspace {
                 let verdict = DecisionVerdict::Decided { how };
                 cx.answer_press(press, verdict);
             }
-            DecisionRequester::Timeout => {}
+            DecisionRequester::Timeout | DecisionRequester::Standing => {}
         }
         self.go_on_with_approval(cx, &at, &id);
+        if always.is_some() {
+            self.approve_all_standing(cx);
+        }
     }
 }
 
@@ -225,6 +317,7 @@ impl Conversation {
         let AuthorizedDecision {
             approval_id: id,
             decision,
+            input,
             reason,
             by,
         } = chosen;
@@ -241,10 +334,12 @@ impl Conversation {
             record.extend(client_pid.map(|pid| ("clientPid".to_owned(), json!(pid))));
             record.extend(by.as_ref().map(|it| ("by".to_owned(), json!(it))));
             record.extend(reason.as_ref().map(|it| ("reason".to_owned(), json!(it))));
+            record.extend(input.as_ref().map(|it| ("input".to_owned(), json!(it))));
         }
         let decided = CallDecision {
             approval_id: id,
             decision,
+            input,
             reason,
             by,
             at: wall,
@@ -300,7 +395,9 @@ impl Approvals {
 fn tell_undecided(cx: &mut Cx, decider: DecisionRequester, error: ControlError, is_over: bool) {
     let message = error.message.clone();
     match decider {
-        DecisionRequester::Client(token) => cx.respond_error(token, error),
+        DecisionRequester::Client(token) | DecisionRequester::StandingClient(token, _) => {
+            cx.respond_error(token, error);
+        }
         DecisionRequester::Button(press) => {
             let verdict = match is_over {
                 true => DecisionVerdict::Over {},
@@ -310,5 +407,7 @@ fn tell_undecided(cx: &mut Cx, decider: DecisionRequester, error: ControlError, 
         }
         // It is tried again after [`DENY_AGAIN_MS`] while the call waits.
         DecisionRequester::Timeout => {}
+        // Its process asks again.
+        DecisionRequester::Standing => {}
     }
 }

@@ -57,6 +57,7 @@ impl View<'_> {
             Some(ApprovalDetail {
                 approval: open.info(&at, entry.agent(), workspace.approval_policy()),
                 input: open.known.call.input.clone(),
+                schema: open.known.call.schema.clone(),
             })
         });
         waiting.ok_or_else(|| no_approval(id))

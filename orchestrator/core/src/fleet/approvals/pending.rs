@@ -41,6 +41,11 @@ impl OpenApproval {
         self.known.call.input.to_string().len() <= MAX_APPROVAL_BUTTON_BYTES
     }
 
+    /// True if no decision was made or is being recorded.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.waits() && !self.is_deciding
+    }
+
     /// Sort key: longest waiting first.
     pub(super) fn place(&self, workspace_id: &WorkspaceId) -> ApprovalPlace {
         ApprovalPlace {
@@ -219,6 +224,7 @@ mod tests {
                     tool_call_id: id.parse().unwrap(),
                     tool_name: "bash__exec".to_owned(),
                     input: json!({"command": "ls"}),
+                    schema: None,
                     may_have_begun: false,
                     at: Timestamp::from_unix_millis(ASKED_MS),
                 },
@@ -239,6 +245,7 @@ mod tests {
         let decided = CallDecision {
             approval_id: "a-decided".parse().unwrap(),
             decision: ApprovalDecision::Approved,
+            input: None,
             reason: None,
             by: None,
             at: Timestamp::from_unix_millis(ASKED_MS),
