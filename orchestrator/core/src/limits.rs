@@ -162,6 +162,8 @@ pub(crate) const TASK_NOTIFICATION_WAIT_MS: u64 = 600_000;
 /// Timeout of the request that opens a pull request for a task, in milliseconds, with the wait for
 /// its connection and for rate limits.
 pub(crate) const TASK_PULL_REQUEST_WAIT_MS: u64 = 120_000;
+/// Time between two looks for decisions that a chat shows only after some time, in milliseconds.
+pub(crate) const DECISION_LOOK_MS: u64 = 10_000;
 /// Characters of the reason for which a person holds or drops a proposal in a merge queue.
 pub(crate) const QUEUE_REASON_CHARS_MAX: usize = 1_000;
 /// Delay before a failed operation of a merge queue is repeated, in milliseconds.

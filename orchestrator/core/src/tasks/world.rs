@@ -239,9 +239,13 @@ impl World {
 
     /// With a connection that shows decisions to the users 5 and 7.
     pub(super) fn asking() -> Self {
+        Self::asking_by(json!({"chat": -1, "users": [5, 7]}))
+    }
+
+    /// With a connection that has this setting `approvals`.
+    pub(super) fn asking_by(approvals: Value) -> Self {
         let mut bundle = bundle();
         let mut ops = connection();
-        let approvals = json!({"chat": -1, "users": [5, 7]});
         ops.config.insert("approvals".to_owned(), approvals);
         bundle.connections.insert(ops.name.clone(), ops);
         Self::with(bundle)
