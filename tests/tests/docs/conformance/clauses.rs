@@ -1574,8 +1574,10 @@ pub(super) const GROUPS: &[Group] = &[
                     "steer_3_simultaneous_button_and_client_answers_decide_once",
                     "task_7_answer_is_accepted_once_and_delivered_once",
                     "need_1_changed_and_standing_decisions_survive_a_kill",
+                    "need_1_question_is_shown_in_another_chat_after_a_wait",
+                    "need_1_a_chat_shows_only_its_kinds_and_tools",
                 ],
-                note: "one list of all kinds in `gdn top` and in chats; routing of decisions",
+                note: "one list of all kinds in `gdn top` and in chats; the consent of two people",
             },
             Row {
                 name: "NEED-2",
