@@ -972,7 +972,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_the_wrong_stage_changes_nothing_and_is_reported_once() {
+    fn event_in_the_wrong_stage_changes_nothing_and_is_logged_once() {
         let mut it = ready(ProcessId(1));
         it.begin_turn(context("a")).unwrap();
         let wrong = it.begin_turn(context("b")).unwrap_err();
