@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn need_1_standing_approval_ends_when_revoked_or_its_conversation_is_deleted() {
+    fn need_1_standing_approval_ends_by_revocation_or_deletion() {
         let make = json!({"command": "make"});
         let own = created("a-1", "main", "conversation");
         let all = created("a-2", "main", "workspace");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn need_1_standing_approval_with_a_masked_secret_covers_the_call_and_not_the_mask() {
+    fn need_1_standing_approval_compares_the_call_before_masking() {
         let call =
             json!({"command": "push", "token": "hunter2hunter2", "n": [1, {"b": 2, "a": 1}]});
         let masked = json!({"command": "push", "token": "***", "n": [1, {"b": 2, "a": 1}]});
