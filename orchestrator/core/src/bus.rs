@@ -1,7 +1,7 @@
 //! Delivery of messages between the machines.
 //!
 //! A machine that needs something from one that it does not call sends a [`Message`]. After each
-//! input, all messages are delivered here, including those that they cause:
+//! input, this module delivers all messages, including those that they cause:
 //!
 //! 1. In the order in which they were sent, but
 //! 2. usage of tasks when no other message waits, and decisions of budgets after that, so that a

@@ -1,4 +1,5 @@
-//! Inputs of the orchestrator.
+//! Inputs of the core: requests, messages of child processes, and results of the store and the
+//! shell.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

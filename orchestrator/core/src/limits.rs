@@ -20,7 +20,7 @@ pub const DENY_AGAIN_MS: u64 = 30_000;
 /// Wait before what a call took is put down in the ledger again after that failed, in milliseconds.
 pub(crate) const CHARGE_RETRY_MS: u64 = 2_000;
 
-/// Interval of checks of an idle agent, in ticks, because there may be thousands of them.
+/// Interval of checks of an idle agent, in ticks, because there may be thousands of idle agents.
 pub(crate) const TICKS_OF_REST: u64 = 8;
 
 /// File descriptors of the daemon that one agent in a turn takes, its open conversation among them.
@@ -209,8 +209,8 @@ pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
 pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// Outages of a model in a row after which it is not called until a probe succeeds.
 pub(crate) const BREAKER_OUTAGES: u32 = 5;
-/// Minimum time between the first and the last of them, in milliseconds, because many calls can fail
-/// in one moment.
+/// Minimum time between the first and the last of these failures, in milliseconds, because many
+/// calls can fail in one moment.
 pub(crate) const BREAKER_SPAN_MIN_MS: u64 = 5_000;
 /// Pause before the first probe, in milliseconds; it doubles after each failed probe. A longer
 /// `Retry-After` takes precedence. Calls without a fallback never wait longer for a probe.

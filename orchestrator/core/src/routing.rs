@@ -1,4 +1,5 @@
-//! Inputs that concern several machines.
+//! Routes messages of child processes and results of the store to the state machines that they
+//! concern.
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;

@@ -1,8 +1,8 @@
 //! Standing approvals, read from a workspace's audit log (`NEED-1`, `STEER-3`).
 //!
 //! A person who approves a call can also approve later calls of the same agent and tool with equal
-//! arguments. The audit log holds one record when the person decides so, and one when a person
-//! revokes it. A deleted conversation takes its own standing approvals with it.
+//! arguments. The audit log holds one record of the approval, and one if a person revokes it. The
+//! standing approvals of a conversation end with its deletion.
 //!
 //! Secret values in the arguments are masked in the audit log. Calls are therefore compared by a
 //! digest of the arguments, so that a call with the mask itself is not covered.

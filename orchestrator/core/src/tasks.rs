@@ -6,7 +6,7 @@
 //!
 //! * `entry`: one task, and its pending writes. A consequence of a fact is executed or reported
 //!   only after the fact is durable.
-//! * `runs`: the processes that work for tasks: a limited number at a time, the others wait.
+//! * `runs`: the processes that work for tasks, a limited number at a time.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
 //! * `proposals`: the sandboxes and proposals of tasks with a source.
 //! * `queue`, `proofs`: the merge queue of the project.
@@ -87,9 +87,9 @@ pub(crate) struct Tasks {
     spaces: BTreeMap<WorkspaceId, WorkspaceTasks>,
     /// Tasks with a queued run, in order.
     waiting: VecDeque<TaskRef>,
-    /// Tasks for whose run secrets are being read.
+    /// Tasks that wait for the secrets of their run.
     reading: BTreeSet<TaskRef>,
-    /// Tasks for whose run a sandbox is being prepared.
+    /// Tasks that wait for the sandbox of their run.
     preparing: BTreeSet<TaskRef>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,

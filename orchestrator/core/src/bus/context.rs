@@ -1,4 +1,7 @@
-//! Context of a step of a machine: the time, new ids, effects and messages.
+//! Context of a step of a machine: its inputs (the time, new ids, facts) and its outputs (effects,
+//! messages).
+//!
+//! A machine has no other access to the outside, so a test controls everything that it depends on.
 
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode};

@@ -1,3 +1,5 @@
+//! Tests of circuit breakers in calls: scopes of a failure, probes, and calls that wait for them.
+
 use goondan_oauth::Ticket;
 use goondan_protocol::call::CallResult;
 use goondan_protocol::ids::InstanceRef;

@@ -1,8 +1,8 @@
 //! Calls whose connector finds out, after a crash, whether an earlier attempt took effect.
 //!
-//! Such a call is made again when an attempt was lost. Its order then says so, and the connector
-//! looks back first. A call that ends before the connector has found out stays unknown, for a
-//! person.
+//! After a lost attempt, the call is sent to its connector again, marked as a repetition. The
+//! connector first looks back: it searches for the effect of the earlier attempt. If the call ends
+//! before the search has a result, its outcome stays unknown, and a person decides.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, LookedBack};
 use goondan_protocol::lifecycle::LifecycleEvent;

@@ -138,8 +138,8 @@ pub enum TaskWork {
         token: RequestToken,
         /// Path of the work area.
         path: PathBuf,
-        /// Paths of the guides of the agents for tasks. Links in the copy that lead out of it are
-        /// left out.
+        /// Paths of the guides of the agents for tasks. Links that lead out of the copy are
+        /// omitted.
         guides: BTreeMap<AgentName, PathBuf>,
         /// Agent for a task of the plain format, which names no agent, or the reason why the task
         /// cannot be imported.

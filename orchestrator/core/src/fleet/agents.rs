@@ -195,7 +195,7 @@ impl Workspace {
             Stage::Ready(process) if !cx.bundles().is_noting(&self.conversation_ref(key)) => {
                 Step::BeginTurn(process)
             }
-            // It goes on when the store or the process reports, or after the back-off.
+            // It continues when the store or the process reports, or after the back-off.
             Stage::Unread
             | Stage::Reading
             | Stage::Waiting

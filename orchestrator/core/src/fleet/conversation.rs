@@ -10,8 +10,9 @@
 //! * **process** ([`Slot`], and `is_loaded`): down → spawning → ready → loaded → stopping
 //!
 //! The process has its own transitions, in [`Slot`]. The other parts change only by the methods
-//! below: each is one transition and names the stages that it comes from. One that can come only
-//! from certain stages returns [`WrongStage`] in any other.
+//! below. Each method is one transition, and its documentation names the stages from which it
+//! starts. A method that is valid only in certain stages changes nothing in any other, and returns
+//! [`WrongStage`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

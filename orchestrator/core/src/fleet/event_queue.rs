@@ -1,4 +1,5 @@
-//! Mailboxes: events on their way in, and the clients that wait for their outcomes.
+//! Event queues of conversations: accepts events, acknowledges them once they are durable, and
+//! notifies the senders that wait for their outcomes.
 
 use goondan_protocol::control::{ControlError, ErrorCode, SendResult};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};

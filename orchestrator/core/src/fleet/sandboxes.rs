@@ -212,7 +212,7 @@ impl<'a> AgentFiles<'a> {
         Some(sandbox_dir(&self.sandboxes(), &own.run_id, &own.agent_id))
     }
 
-    /// Directory of the conversation's sandboxes, for an agent that may read all of them.
+    /// Directory of the conversation's sandboxes, for an agent that may read every sandbox.
     pub(super) fn run_dir(self) -> Option<PathBuf> {
         if !authority::is_coordinator(self.entry()?.definition()?) {
             return None;

@@ -159,7 +159,7 @@ impl Fleet {
         }
     }
 
-    /// Moves a workspace to another node, once nothing of it runs here.
+    /// Moves a workspace to another node, once its processes here have ended.
     pub(crate) fn move_workspace(
         &mut self,
         token: Option<RequestToken>,

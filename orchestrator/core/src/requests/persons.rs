@@ -1,8 +1,8 @@
 //! Requests that only a person may make (`SEC-4`).
 //!
-//! [`person_only`] is the only table of them: it has an arm for each method, so that a new method
-//! does not compile without a decision. [`Core::on_request`](crate::Core) checks it before anything
-//! else handles a request. The shell determines the kind of a client ([`Peer`](crate::Peer)); only
+//! [`person_only`] is their only table: it has an arm for each method, so that a new method does
+//! not compile without a decision. [`Core::on_request`](crate::Core) checks it before anything else
+//! handles a request. The shell determines the kind of a client ([`Peer`](crate::Peer)); only
 //! clients that are known to be a person's pass.
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode};

@@ -5,7 +5,7 @@
 //! of its task, a conflict or a failed proof sends the phase back to its agent.
 //!
 //! The records are read when a task waits for a review after the workspace was opened, or with the
-//! first request. After a failure, they are read again: what was not recorded did not happen.
+//! first request. After a failure, they are read again, because only recorded changes count.
 //!
 //! * `changes`: changes by people, and the view for clients.
 //! * `hand_back`: outcomes, for the tasks.
