@@ -20,7 +20,8 @@ pub(crate) mod queue;
 use queue::{Message, Notice};
 
 impl Core {
-    /// Delivers messages until none waits, and ends what is over.
+    /// Delivers messages until none waits, then ends workspaces and the daemon if nothing is left
+    /// to wait for.
     pub(crate) fn settle(&mut self) {
         self.deliver_all();
         self.calls.withdraw_questions(&mut self.fleet);
@@ -55,7 +56,7 @@ impl Core {
                 self.use_proposals(ProposalRequester::Agent(requester), *work);
             }
             Message::TaskCall(call) => {
-                // Its task may have been removed since.
+                // The task may have been removed since the message was sent.
                 if self.tasks.is_known(call.of.at()) {
                     self.calls.on_task_call(fleet, *call);
                 }

@@ -77,13 +77,13 @@ impl Cx {
         (self.next_uuid)()
     }
 
-    /// A name for a call to a connector that no other has.
+    /// A unique id for a call to a connector.
     pub(crate) fn next_call_id(&mut self) -> CallId {
         self.next_call += 1;
         CallId(self.next_call)
     }
 
-    /// A name for an operation that freezes a conversation.
+    /// A unique id for an operation that freezes a conversation.
     pub(crate) fn next_freeze_id(&mut self) -> FreezeId {
         self.freezes += 1;
         FreezeId(self.freezes)
