@@ -400,8 +400,9 @@ fn check_workspace(
     Ok(())
 }
 
-/// Checks what belongs to no workspace: the system's own audit log, and of each folder of a workspace, open
-/// or not, whether it says whose it is. A folder that does not is in no list, and so are its conversations.
+/// Checks the files that belong to no workspace: the system's own audit log, and of each folder of
+/// a workspace, open or not, whether it says whose it is. A folder that does not is in no list, and
+/// so are its conversations.
 ///
 /// # Errors
 ///
