@@ -146,7 +146,7 @@ pub struct RepositoryAccess {
 }
 
 impl RepositoryAccess {
-    /// True if the result stays in the daemon.
+    /// True if no connection is configured.
     #[must_use]
     pub fn has_no_connection(&self) -> bool {
         self.connection.is_none()
