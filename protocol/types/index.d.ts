@@ -1,4 +1,4 @@
-// Types of the modules that goondan runs (`COMPAT-3`). Nothing of it is there at run time.
+// Types of the modules that goondan runs (`COMPAT-3`). They do not exist at run time.
 
 export type JsonPrimitive = string | number | boolean | null;
 export type JsonValue = JsonPrimitive | JsonArray | JsonObject;

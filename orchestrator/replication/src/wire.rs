@@ -91,7 +91,8 @@ pub enum LogCommand {
     },
     /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`LogAnswer::Noted`].
     Beat(Vec<Beat>),
-    /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`LogAnswer::Noted`].
+    /// Store a part of a snapshot, replacing an earlier version of the part; answered by
+    /// [`LogAnswer::Noted`].
     KeepPart(SnapshotPartRef, Vec<u8>),
     /// Read a part of a snapshot; answered by [`LogAnswer::Part`].
     ReadPart(SnapshotPartRef),
