@@ -112,7 +112,7 @@ def _take_over_input() -> TextIO:
 
 
 def _take_over_output() -> TextIO:
-    """Takes over standard output: results alone are on it, and what functions and their programs print becomes log
+    """Takes over standard output, which carries only results. Output of functions and their programs becomes log
     lines."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
