@@ -447,7 +447,8 @@ impl Schedules {
             .get_mut(&at.instance_key)
     }
 
-    /// Performs the next step of a conversation: writes a queued change, else submits what is due.
+    /// Performs the next step of a conversation: writes a queued change, else submits a due
+    /// occurrence.
     fn advance(&mut self, fleet: &mut Fleet, at: &InstanceRef) {
         let now = fleet.now().wall;
         let Some(calendar) = self.calendar_mut(at) else {

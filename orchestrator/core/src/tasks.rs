@@ -272,7 +272,7 @@ impl Tasks {
         }
     }
 
-    /// Does what follows from what is durable: first the effects, then the answers.
+    /// Executes the consequences of durable facts: first the effects, then the answers.
     fn carry_out(&mut self, fleet: &mut Fleet, at: &TaskRef, batch: Batch) {
         for effect in batch.effects {
             self.carry_out_effect(fleet, at, effect);
@@ -429,7 +429,7 @@ impl Tasks {
             self.on_due(fleet, &at);
         }
         self.answer_waiters(fleet);
-        // In a restored state root, nothing is removed, landed or given up before a person resumes it.
+        // In a restored state root, the steps below wait until a person resumes it.
         if fleet.cx().is_paused() {
             return;
         }

@@ -363,7 +363,7 @@ impl Conversation {
         }
     }
 
-    /// Any stage: the process is gone. `crash` says how, if nobody wanted that.
+    /// Any stage: the process has exited. `crash` is the reason of an unexpected exit.
     pub(super) fn on_exited(&mut self, now_ms: u64, crash: Option<&str>) -> AgentExit {
         let turn = self.turns.process_exited();
         self.approvals.forget_requesters();

@@ -330,7 +330,7 @@ pub(crate) enum FileAnswer {
 pub(crate) fn file_answer(kind: FileAnswer, answer: Result<Value, ControlError>) -> AgentAnswer {
     let read = |error: serde_json::Error| AgentRequestError::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
-        // The suggestion is for people, who have other means.
+        // The suggestion does not apply to agents, only to people.
         AgentRequestError::new(code_of(error.code), error.message).into()
     });
     let value = match answer {

@@ -56,7 +56,7 @@ pub(super) struct Queue {
     unknown: Option<Landing>,
     /// Tasks that are being handed their proposals back.
     returning: BTreeSet<TaskId>,
-    /// Next time at which what failed is repeated, on the clock of `ClockTime::mono_ms`.
+    /// Next time at which a failed operation is repeated, on the clock of `ClockTime::mono_ms`.
     retry_at_ms: u64,
 }
 

@@ -803,7 +803,7 @@ impl World {
         self.settle();
     }
 
-    /// The connection has done what it was asked last, or has not.
+    /// Result of the last request to the connection.
     pub(super) fn called(&mut self, outcome: CallOutcome) {
         let call_id = self.calls.last().unwrap().call_id;
         let result = ToOrchestrator::CallResult(CallResult {
