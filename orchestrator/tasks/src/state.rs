@@ -532,7 +532,7 @@ impl State {
                     PersonInputKind::Dependency(..) => {}
                 });
                 if self.is_given_up(id) {
-                    self.fail("given up by a person", at);
+                    self.fail("abandoned by a person", at);
                 }
             }
             TaskEvent::WorkVerified { verdict, .. } => self.proposing.verified(verdict),

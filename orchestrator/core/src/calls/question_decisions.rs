@@ -1,4 +1,5 @@
-//! Questions of tool servers in chats (`NEED-2`).
+//! Questions of tool servers in chats (`NEED-2`): converts a question's form to buttons or a text
+//! reply, and a person's answer to the form.
 
 use goondan_config::{ApprovalChat, DecisionClass, DecisionKind};
 use goondan_protocol::JsonObject;

@@ -1,3 +1,6 @@
+//! Tests of open points of tasks in chats: one decision, over kills of the daemon and failed
+//! writes.
+
 use goondan_cli_agents::blocks::{Block, QuestionCategory, UserQuestion};
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::decision::{
