@@ -567,6 +567,9 @@ pub const MCP_LAST_WORDS_CHARS_MAX: usize = 120;
 /// cleared before the next start.
 pub const PACKAGE_CACHE_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
+/// Time in which such a cache is cleared at most once after failed starts, in milliseconds.
+pub const PACKAGE_CACHE_CLEAR_MS: u64 = 3_600_000;
+
 /// Bytes for which each file and directory of such a cache counts at least.
 pub const PACKAGE_CACHE_FILE_BYTES_MIN: u64 = 4_096;
 

@@ -8,15 +8,21 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use goondan_confinement::ProgramRights;
 use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::sandbox::SandboxPath;
 
-use crate::limits::{PACKAGE_CACHE_BYTES_MAX, PACKAGE_CACHE_FILE_BYTES_MIN};
+use crate::limits::{
+    PACKAGE_CACHE_BYTES_MAX, PACKAGE_CACHE_CLEAR_MS, PACKAGE_CACHE_FILE_BYTES_MIN,
+};
 
 /// Exists once a server has started with the packages in the directory.
 const FILLED: &str = "filled";
+
+/// Exists once the packages were removed after a failed start; its time is the time of the removal.
+const CLEARED: &str = "cleared";
 
 /// Variables with the directories of the runners, and their names in the cache. `uv`, `pnpm`,
 /// `deno` and `yarn` use those of XDG.
@@ -117,21 +123,47 @@ pub(crate) fn is_filled(cache: &Path) -> bool {
     cache.join(FILLED).exists()
 }
 
-/// Notes a start of the server. After a failed one, the next start asks the registry again.
+/// Notes a start of the server. After a failed one, the next start asks the registry again. If that
+/// start fails, too, the packages may be incomplete, for example after a full disk, and runners use
+/// incomplete packages again: the cache is cleared, at most once in [`PACKAGE_CACHE_CLEAR_MS`].
 pub(crate) fn note_start(cache: &Path, has_started: bool) {
-    let mark = cache.join(FILLED);
-    let noted = match has_started {
-        true => DirBuilder::new().mode(0o700).create(mark),
-        false => fs::remove_dir(mark),
+    let noted = match (has_started, is_filled(cache)) {
+        (true, true) => Ok(()),
+        (true, false) => mark(&cache.join(FILLED)),
+        (false, true) => fs::remove_dir(cache.join(FILLED)),
+        (false, false) if was_cleared_lately(cache) => Ok(()),
+        (false, false) => clear_incomplete(cache),
     };
-    if let Err(error) = noted
-        && !matches!(
-            error.kind(),
-            io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
-        )
-    {
+    if let Err(error) = noted {
         tracing::warn!(%error, "failed to note the state of the package cache");
     }
+}
+
+fn mark(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+fn was_cleared_lately(cache: &Path) -> bool {
+    let modified = fs::metadata(cache.join(CLEARED)).and_then(|it| it.modified());
+    let age = modified.ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age < Duration::from_millis(PACKAGE_CACHE_CLEAR_MS))
+}
+
+/// Removes all packages after a failed start.
+fn clear_incomplete(cache: &Path) -> io::Result<()> {
+    tracing::info!(
+        directory = %cache.display(),
+        "clearing the package cache after a failed start; its packages may be incomplete"
+    );
+    for entry in fs::read_dir(cache)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    mark(&cache.join(CLEARED))
 }
 
 #[cfg(test)]
@@ -177,6 +209,26 @@ mod tests {
         make(&of("files/c2"), 100_000).unwrap();
         assert!(of("files/c2").is_dir() && !of("files/c1").exists());
         assert!(of("other/c1/npm/package").exists());
+    }
+
+    #[test]
+    fn prov_1_incomplete_packages_are_removed_after_a_failed_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path();
+        let package = cache.join("npm/_npx/half");
+        write(&package, 1);
+        std::os::unix::fs::symlink("/", cache.join("link")).unwrap();
+        note_start(cache, true);
+        note_start(cache, false);
+        assert!(package.exists(), "the next start asks the registry");
+        note_start(cache, false);
+        assert!(!package.exists() && !cache.join("link").exists());
+        // Another reason keeps the server from starting: nothing is downloaded again and again.
+        write(&package, 1);
+        note_start(cache, false);
+        assert!(package.exists());
+        note_start(cache, true);
+        assert!(is_filled(cache) && package.exists());
     }
 
     #[test]
