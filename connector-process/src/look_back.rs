@@ -1,5 +1,5 @@
 //! Actions whose outcome is unknown after a crash or a broken connection: the connector finds out
-//! whether they took effect, and makes them again if not.
+//! whether they took effect, and repeats them if not.
 //!
 //! [`next`] decides; it is pure. The service's API looks back ([`crate::service_api::ServiceApi`]).
 //!

@@ -308,25 +308,25 @@ pub struct CliAgentDefinition {
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<String>,
-    /// The model that a program of `acp` is asked for, if one is.
+    /// Requested model of a program of `acp`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_model: Option<String>,
-    /// The mode that a program of `acp` is asked for, if one is.
+    /// Requested mode of a program of `acp`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_mode: Option<String>,
     /// Variables of its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Variables of its environment that are secret. They travel as those of its assignment, and nowhere else.
+    /// Secret environment variables of the program. They are sent only with its assignment.
     #[serde(skip)]
     pub secrets: SecretVariables,
-    /// The directory that each task's `guide` leads to, absolute; never writable.
+    /// Absolute path to which each task's `guide` links; never writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<PathBuf>,
     /// Resource limits of a run, including all processes that it starts.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
-    /// Most bytes of a task's work area (`TASK-9`); as the daemon has it if it is not said.
+    /// Disk quota of a task's work area, in bytes (`TASK-9`); by default the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
     /// Source of its tasks' files; `gdn task new --source` overrides it.
@@ -379,7 +379,7 @@ impl AgentAccount {
     }
 }
 
-/// Variables that are secret: their type's `Debug` shows their names alone.
+/// Secret variables, whose `Debug` output contains only the names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretVariables(pub BTreeMap<String, String>);
 
@@ -399,20 +399,22 @@ pub struct TaskAssignment {
     pub task_id: TaskId,
     /// The run.
     pub run: u64,
-    /// Kind of the run. For kinds other than the agent's, `agent` contains their command in place
-    /// of the agent's program.
+    /// Kind of the run. For other kinds than the agent's run, `agent` contains the command of the
+    /// kind instead of the agent's program.
     #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
     pub kind: TaskRunKind,
     /// The agent.
     pub agent: CliAgentDefinition,
-    /// The work area: where the program works, and all it may write to, unless there is a sandbox.
+    /// The work area: the working directory of the program, and its only writable directory, unless
+    /// there is a sandbox.
     pub work_area: PathBuf,
-    /// The sandbox with its copy of the project, if its task has a source: then the program works in `work` there.
+    /// The sandbox with the task's copy of the project, if the task has a source. The program then
+    /// works in its `work`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
-    /// The project it belongs to.
+    /// The project of the task.
     pub project_root: PathBuf,
-    /// Proxy socket, if it may reach only some hosts.
+    /// Proxy socket, if the program may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
     /// Control group of its program, if available: the process moves the program there, and pauses
@@ -506,7 +508,7 @@ impl fmt::Debug for AssignedTask {
 pub struct TaskStarted {
     /// Its process id.
     pub pid: u32,
-    /// When it started, as the kernel counts.
+    /// Start time, in the kernel's unit.
     pub start_time: u64,
 }
 
@@ -514,7 +516,7 @@ pub struct TaskStarted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskNotStarted {
-    /// Why, for people to read.
+    /// Reason, for people.
     pub error: String,
 }
 
@@ -522,7 +524,7 @@ pub struct TaskNotStarted {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskTold {
-    /// Events of `goondan-cli-agents`, raw, in their order.
+    /// Events of `goondan-cli-agents`, raw, in order.
     pub events: Vec<Box<RawValue>>,
 }
 
@@ -546,7 +548,7 @@ pub struct TaskOutput {
     pub text: String,
 }
 
-/// `task.alive`: the program shows another sign of life than output: processor time, or a child.
+/// `task.alive`: the program shows a sign of life other than output: processor time, or a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskAlive {}
 
@@ -560,7 +562,7 @@ pub struct TaskExited {
     pub code: Option<i32>,
 }
 
-/// `task.pause`: stop the program with all that belongs to it.
+/// `task.pause`: stops the program and all of its processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPause {}
 
@@ -577,7 +579,7 @@ pub struct TaskPermission {
     /// Reason of the refusal; `None` if this attempt is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// True if it is allowed as long as the task lasts.
+    /// True if the permission is valid until the end of the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_for_task: bool,
     /// Answers to the program's own questions, by the question.

@@ -31,7 +31,7 @@ const IGNORED: [(&str, &str); 4] = [
     ),
 ];
 
-/// Words of a choice that was taken back.
+/// Words of a withdrawn choice.
 const NOTHING: &str = "(nothing)";
 
 /// A parsed form.
