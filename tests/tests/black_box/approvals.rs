@@ -557,7 +557,7 @@ fn need_1_standing_approval_covers_the_same_call_until_it_is_revoked() {
 }
 
 #[test]
-fn need_1_standing_approval_of_a_workspace_outlives_a_conversation_of_it_not_its_own() {
+fn need_1_standing_approval_of_a_workspace_outlives_conversations() {
     let home = Home::new(&project());
     let _daemon = Daemon::serving(&home);
     approved_with(&home, "a", "run x", &["--always"]);

@@ -479,7 +479,7 @@ impl Reader<'_> {
             let name = app.strip_prefix("OAuthApp/").unwrap_or(app);
             let commands = self.commands(id, [format!("secret oauth login {name}")]);
             let subject = format!("{app} requires a login");
-            let default = "what needs the token waits";
+            let default = "calls that need the token wait";
             items.push(item("login", name, subject, default, commands));
         }
         for permission in &workspace.undecided_permissions {
