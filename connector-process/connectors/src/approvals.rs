@@ -13,7 +13,7 @@ use crate::check::minute_of_day;
 use crate::values::Values;
 
 /// Maximum of the setting `afterMinutes`: a week.
-pub const APPROVAL_AFTER_MINUTES_MAX: u64 = 10_080;
+pub(crate) const APPROVAL_AFTER_MINUTES_MAX: u64 = 10_080;
 
 const MINUTE_MS: u64 = 60_000;
 

@@ -227,7 +227,6 @@ fn steer_3_answer_survives_a_kill_and_call_starts_at_most_once() {
     let mut random = Random::announced();
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = Home::new(&project());
-    let notes = home.notes().display().to_string();
     let mut daemon = Daemon::serving(&home);
     for round in 0..rounds {
         let (key, text) = (format!("k{round}"), format!("run r{round}"));
