@@ -281,7 +281,8 @@ impl InboundService for Slack {
                 FormMeaning::Pressed(pressed) => InboundRequest::Pressed(pressed),
                 FormMeaning::Form(request) => {
                     // With too many requests, the person presses again.
-                    if let Some(Err(_full)) = self.forms.as_ref().map(|it| it.try_send(*request)) {
+                    let forms = self.forms.as_ref();
+                    if forms.is_some_and(|it| it.try_send(*request).is_err()) {
                         tracing::warn!("too many requests to open a form in Slack");
                     }
                     InboundRequest::Answer(nothing())
