@@ -36,7 +36,7 @@ pub use action::{
 pub use discord::{DISCORD, Discord};
 pub use email::{EMAIL, EMAIL_REPLY, Email, EmailDraft, EmailReply};
 pub use formatted_text::{FormattedRange, TextFormat};
-pub use github::{GITHUB, GitHub, PullRequest};
+pub use github::{GITHUB, GitHub, PullRequest, PullRequestStatus};
 pub use gitlab::{GITLAB, GitLab, StateChange};
 pub use http::{FetchResult, HTTP, Http};
 pub use matrix::{MATRIX, MATRIX_MESSAGES_MAX, Matrix, MatrixText};

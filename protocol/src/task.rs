@@ -23,6 +23,7 @@ mod notify;
 mod plan;
 mod source;
 mod stream;
+mod summary;
 
 pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, TemplatePart, action_of, parts_of};
@@ -33,6 +34,7 @@ pub use source::{
     TaskSource,
 };
 pub use stream::{ChangedFile, TaskItem, TaskItemContent, ToolState};
+pub use summary::title_and_text;
 
 /// Maximum length of a task's id, in characters.
 pub const TASK_ID_CHARS_MAX: usize = 64;

@@ -61,6 +61,18 @@ impl ServiceApi for Api {
             return serde_json::to_value(opened)
                 .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()));
         }
+        if let Action::FindPullRequest { head, commit, .. } = &action {
+            let wanted = PullRequestQuery {
+                repository,
+                head,
+                commit,
+            };
+            let request = to_request(&action)?;
+            let listed = self.ask(request.method, &request.path, None, true).await;
+            let status = wanted.status_among(&listed.map_err(for_pull_requests)?);
+            return serde_json::to_value(status)
+                .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()));
+        }
         let request = to_request(&action)?;
         let body = Some(&request.body);
         let result = self
@@ -68,9 +80,10 @@ impl ServiceApi for Api {
             .await?;
         Ok(match action {
             Action::Comment { .. } => comment_of(&result),
-            Action::Edit { .. } | Action::React { .. } | Action::OpenPullRequest { .. } => {
-                json!({})
-            }
+            Action::Edit { .. }
+            | Action::React { .. }
+            | Action::OpenPullRequest { .. }
+            | Action::FindPullRequest { .. } => json!({}),
         })
     }
 
@@ -223,7 +236,8 @@ fn repository_of(action: &Action) -> &str {
         Action::Comment { repository, .. }
         | Action::Edit { repository, .. }
         | Action::React { repository, .. }
-        | Action::OpenPullRequest { repository, .. } => repository,
+        | Action::OpenPullRequest { repository, .. }
+        | Action::FindPullRequest { repository, .. } => repository,
     }
 }
 
@@ -290,6 +304,14 @@ fn to_request(action: &Action) -> Result<GitHubRequest, CallError> {
             format!("repos/{repository}/pulls"),
             json!({"title": title, "head": head, "base": base, "body": body}),
         ),
+        Action::FindPullRequest { head, commit, .. } => {
+            let wanted = PullRequestQuery {
+                repository,
+                head,
+                commit,
+            };
+            (Method::GET, wanted.list_path()?, Value::Null)
+        }
     };
     Ok(GitHubRequest { method, path, body })
 }

@@ -1,7 +1,7 @@
 //! Pull requests of tasks (`REPO-3`). Pure.
 
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::PullRequest;
+use goondan_protocol::service::{PullRequest, PullRequestStatus};
 use serde_json::Value;
 
 use crate::payload::text;
@@ -30,6 +30,15 @@ impl PullRequestQuery<'_> {
         Ok(format!(
             "repos/{repository}/pulls?state=all&head={owner}:{head}&per_page=100"
         ))
+    }
+
+    /// If the pull request of the branch is open.
+    pub(super) fn status_among(&self, listed: &Value) -> PullRequestStatus {
+        let all = listed.as_array().into_iter().flatten();
+        let mut of_branch = all.filter(|it| text(it, "/head/ref") == Some(self.head));
+        PullRequestStatus {
+            is_open: of_branch.any(|it| text(it, "/state") == Some("open")),
+        }
     }
 
     /// The open pull request of the branch; else one that has this commit, which may be merged
@@ -83,6 +92,9 @@ mod tests {
         let open = listed(4, "goondan/fix", "open", "c0");
         assert_eq!(number(&[other.clone(), stale.clone()]), None);
         assert_eq!(number(&[stale.clone(), merged.clone()]), Some(3));
+        let is_open = |all: &[Value]| wanted.status_among(&json!(all)).is_open;
+        assert!(!is_open(&[other.clone(), stale.clone(), merged.clone()]));
+        assert!(is_open(&[merged.clone(), open.clone()]));
         assert_eq!(number(&[other, stale, merged, open]), Some(4));
         for head in ["x&y", "x#y", ""] {
             assert!(

@@ -4,14 +4,15 @@ pub(super) mod table;
 mod watch;
 
 use clap::Args;
-use goondan_protocol::control::{ListProcesses, ListWorkspaces};
+use goondan_protocol::control::{ListProcesses, ListTasks, ListWorkspaces};
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 
 use self::table::table;
 use super::health;
 use super::run::swarms;
-use crate::client::Client;
+use super::task::note_held;
+use crate::client::{CallError, Client};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text;
@@ -68,6 +69,26 @@ pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure>
     report_problems(&mut client, only.as_ref(), context).await
 }
 
+/// Reports proposals that the merge queue holds for a person.
+async fn report_held(
+    client: &mut Client,
+    only: Option<&WorkspaceId>,
+    context: &Context,
+) -> Result<(), Failure> {
+    let waiting = ListTasks {
+        workspace_id: only.cloned(),
+        needs_me: true,
+        ..ListTasks::default()
+    };
+    match client.all(waiting).await {
+        Ok(tasks) => tasks.iter().for_each(|info| note_held(info, context)),
+        // The list of processes does not depend on the tasks.
+        Err(CallError::Refused(refused)) => context.output.note(refused.message),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
 /// Reports unhealthy workspaces, and fails if there is one.
 async fn report_problems(
     client: &mut Client,
@@ -91,5 +112,6 @@ async fn report_problems(
         }
         health::report(workspace, context);
     }
+    report_held(client, only, context).await?;
     health::verdict(&workspaces, context)
 }

@@ -33,6 +33,7 @@ mod watch;
 
 pub(crate) use checkpoints::{TaskCheckpointArgs, TaskRestoreArgs};
 pub(crate) use list::TaskListArgs;
+pub(super) use list::note_held;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
 pub(crate) use queue::QueueCommand;

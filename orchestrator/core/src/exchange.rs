@@ -286,7 +286,11 @@ pub enum QueueStep {
     /// The answer is a [`Rebase`](goondan_merge_queue::Rebase).
     Rebase {
         attempt: u64,
+        /// Those of open pull requests, each with its URL, which the result includes.
+        earlier: Vec<(QueuedSandbox, String)>,
         proposals: Vec<QueuedSandbox>,
+        /// True if the result becomes a pull request.
+        is_pull_request: bool,
     },
     /// The answer is a [`LandingResult`](goondan_merge_queue::LandingResult).
     Land {
@@ -296,6 +300,11 @@ pub enum QueueStep {
     /// As for a landing.
     Find {
         landing: Landing,
+    },
+    /// Record the pull request of landed proposals, unless that was done.
+    NoteOpened {
+        proposals: Vec<QueuedSandbox>,
+        url: String,
     },
     Discard {
         attempt: u64,
@@ -308,6 +317,8 @@ pub enum QueueStep {
 #[derive(Debug)]
 pub struct QueuedSandbox {
     pub task: TaskId,
+    /// Title of the task.
+    pub title: String,
     pub at: SandboxRef,
     pub digest: String,
 }

@@ -3,9 +3,9 @@
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 
-use crate::entry::Outcome;
+use crate::entry::{OpenPullRequest, Outcome, Target};
 use crate::exchange::{Action, LandingResult, Proof, Rebase};
-use crate::limits::{RETRIES_MAX, RETRY_MS};
+use crate::limits::{PULL_REQUESTS_MAX, RETRIES_MAX, RETRY_MS};
 use crate::progress::{Attempt, Step};
 use crate::queue::MergeQueue;
 use crate::record::Record;
@@ -19,8 +19,9 @@ impl MergeQueue {
         let free = self.entries.iter().filter(|entry| entry.held.is_none());
         let mut free = free.peekable();
         let target = free.peek().map(|entry| entry.proposal.target.clone());
+        let batch_max = target.as_ref().map_or(1, Target::batch_max);
         let tasks: Vec<TaskId> = free
-            .take(self.batch_size())
+            .take(self.batch_size().min(batch_max))
             .take_while(|entry| target.as_ref() == Some(&entry.proposal.target))
             .map(|entry| entry.proposal.task.clone())
             .collect();
@@ -30,16 +31,78 @@ impl MergeQueue {
         self.retry_at = None;
         self.next_batch = None;
         let number = self.last.0 + 1;
-        let proposals = self.proposals_of(&tasks);
         self.record(Record::AttemptBegun {
             attempt: number,
             tasks,
         });
-        self.attempt = Some(Attempt::rebasing(number));
-        self.act(Action::Rebase {
+        let opened = self.earlier();
+        if opened.is_empty() {
+            return self.rebase(number);
+        }
+        self.attempt = Some(Attempt::looking(number));
+        self.act(Action::Look {
             attempt: number,
-            proposals,
+            opened,
         });
+    }
+
+    fn rebase(&mut self, attempt: u64) {
+        self.attempt = Some(Attempt::rebasing(attempt));
+        let action = Action::Rebase {
+            attempt,
+            earlier: self.earlier(),
+            proposals: self.proposals_of(&self.last.1),
+        };
+        self.act(action);
+    }
+
+    /// Open pull requests of other tasks that the last attempt's proof covers, the oldest first.
+    fn earlier(&self) -> Vec<OpenPullRequest> {
+        let tried = self.proposals_of(&self.last.1);
+        let is_earlier = |opened: &&OpenPullRequest| {
+            tried.iter().any(|proposal| {
+                proposal.target == opened.proposal.target && proposal.task != opened.proposal.task
+            })
+        };
+        self.opened.iter().filter(is_earlier).cloned().collect()
+    }
+
+    /// The output of a failed proof, with the changes that its agent cannot see.
+    fn with_earlier(&self, log: String) -> String {
+        let earlier = self.earlier();
+        let urls: Vec<&str> = earlier.iter().map(|opened| opened.url.as_str()).collect();
+        match urls.is_empty() {
+            true => log,
+            false => format!(
+                "{log}\n[It ran together with open pull requests, whose changes are not in your copy: {}]",
+                urls.join(", ")
+            ),
+        }
+    }
+
+    pub(crate) fn looked(&mut self, attempt: u64, ended: Result<Vec<u64>, String>, now: Timestamp) {
+        let current = self.attempt.as_ref();
+        if !current.is_some_and(|it| it.number == attempt && it.step == Step::Looking) {
+            return;
+        }
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(why) => return self.trouble(why, now),
+        };
+        for attempt in ended {
+            if self.opened.iter().any(|opened| opened.attempt == attempt) {
+                self.record(Record::PullRequestEnded { attempt });
+            }
+        }
+        let open = self.earlier().len();
+        if open > PULL_REQUESTS_MAX {
+            let why = format!(
+                "{open} pull requests of the queue are open, and it proves a change together with at \
+                 most {PULL_REQUESTS_MAX}: merge or close some, then release it"
+            );
+            return self.hold_first(why);
+        }
+        self.rebase(attempt);
     }
 
     /// Halves the proposals of which one failed, until it is found.
@@ -77,6 +140,7 @@ impl MergeQueue {
                     }
                 }
             }
+            Rebase::Blocked { why } => self.hold_first(why),
             Rebase::Failed { why } => self.trouble(why, now),
         }
     }
@@ -91,7 +155,6 @@ impl MergeQueue {
         };
         match proof {
             Proof::Passed => {
-                self.troubles = 0;
                 self.record(Record::LandingBegun {
                     attempt,
                     base,
@@ -105,6 +168,7 @@ impl MergeQueue {
             Proof::Failed { log } => {
                 self.troubles = 0;
                 let tasks = self.last.1.clone();
+                let log = self.with_earlier(log);
                 self.give_up();
                 match tasks.as_slice() {
                     [task] => {
@@ -126,13 +190,22 @@ impl MergeQueue {
         if !is_current {
             return;
         }
+        let pull_request = match &landing {
+            LandingResult::Opened { url } => Some(url.clone()),
+            _ => None,
+        };
         match landing {
-            LandingResult::Done => {
+            // The caller opens the pull request next.
+            LandingResult::Pushed { .. } => {}
+            LandingResult::Done | LandingResult::Opened { .. } => {
                 let landed = self.landing.as_ref().map_or(0, |it| it.proposals.len());
                 self.suspects = self.suspects.saturating_sub(landed);
                 self.troubles = 0;
                 let reported = self.unreported.len();
-                self.record(Record::Landed { attempt });
+                self.record(Record::Landed {
+                    attempt,
+                    pull_request,
+                });
                 let reports = self.unreported.iter().skip(reported).cloned();
                 let reports: Vec<_> = reports.collect();
                 for (proposal, outcome) in reports {
@@ -168,19 +241,24 @@ impl MergeQueue {
     /// Repeats the attempt later. If that does not help, holds its first proposal for a person, so
     /// that the others can land.
     fn trouble(&mut self, why: String, now: Timestamp) {
-        let first = self.last.1.first().cloned();
-        self.give_up();
         self.troubles += 1;
         if self.troubles > RETRIES_MAX {
-            self.troubles = 0;
-            self.suspects = 0;
-            if let Some(task) = first {
-                self.record(Record::Held { task, why });
-            }
-            return;
+            return self.hold_first(why);
         }
+        self.give_up();
         let wait = RETRY_MS.saturating_mul(2_i64.saturating_pow(self.troubles - 1));
         let at = now.as_unix_millis().saturating_add(wait);
         self.retry_at = Some(Timestamp::from_unix_millis(at));
+    }
+
+    /// Ends the attempt, and holds its first proposal for a person, so that the others can land.
+    fn hold_first(&mut self, why: String) {
+        let first = self.last.1.first().cloned();
+        self.give_up();
+        self.troubles = 0;
+        self.suspects = 0;
+        if let Some(task) = first {
+            self.record(Record::Held { task, why });
+        }
     }
 }

@@ -37,6 +37,19 @@ pub enum Target {
     Project,
     /// A branch of another repository, by its path or URL.
     Branch { repository: String, branch: String },
+    /// A pull request into a branch of another repository. The service merges it later.
+    PullRequest { repository: String, branch: String },
+}
+
+impl Target {
+    /// Most proposals of one attempt. A pull request has the change of one task, and its proof
+    /// covers exactly that.
+    pub(crate) fn batch_max(&self) -> usize {
+        match self {
+            Self::Project | Self::Branch { .. } => usize::MAX,
+            Self::PullRequest { .. } => 1,
+        }
+    }
 }
 
 /// Approved proposal of a task. A task has at most one in the queue.
@@ -70,21 +83,27 @@ pub enum Outcome {
     Landed {
         base: Revision,
         result: Revision,
+        /// URL of the pull request that has the result.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
     },
     /// It changes the same lines as the target.
-    Conflict {
-        base: Revision,
-        text: String,
-    },
+    Conflict { base: Revision, text: String },
     /// The proof failed, with the end of its output.
-    Unproved {
-        base: Revision,
-        log: String,
-    },
+    Unproved { base: Revision, log: String },
     /// A person removed it, or its task no longer proposes it.
-    Dropped {
-        why: String,
-    },
+    Dropped { why: String },
+}
+
+/// A pull request of the queue that may not be merged yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPullRequest {
+    /// The attempt that opened or updated it.
+    pub attempt: u64,
+    pub proposal: Proposal,
+    /// Commit of its branch, as it was proved.
+    pub result: Revision,
+    pub url: String,
 }
 
 /// A proposal in the queue.

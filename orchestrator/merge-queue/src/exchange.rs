@@ -3,7 +3,7 @@
 use goondan_protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Outcome, Place, Proposal, Revision};
+use crate::entry::{OpenPullRequest, Outcome, Place, Proposal, Revision};
 use crate::limits::ENTRIES_MAX;
 use crate::record::Record;
 
@@ -37,6 +37,12 @@ pub enum Event {
     Withdraw {
         task: TaskId,
         why: String,
+    },
+    /// Attempts whose pull requests are merged or closed, or the reason why the service could not be
+    /// asked.
+    Looked {
+        attempt: u64,
+        ended: Result<Vec<u64>, String>,
     },
     Rebased {
         attempt: u64,
@@ -72,6 +78,11 @@ pub enum Rebase {
         task: TaskId,
         text: String,
     },
+    /// It conflicts with an earlier pull request that is not merged yet, and not with the branch. Its
+    /// agent cannot see the other change, so a person decides.
+    Blocked {
+        why: String,
+    },
     /// It failed for a reason other than the proposals.
     Failed {
         why: String,
@@ -94,6 +105,15 @@ pub enum Proof {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LandingResult {
     Done,
+    /// The branch of the pull request has the result. The landing ends when the pull request is open.
+    Pushed {
+        /// Title and text of the pull request, in one.
+        summary: String,
+    },
+    /// The pull request has the result.
+    Opened {
+        url: String,
+    },
     /// The target is no longer the base of the proof. Nothing was changed.
     TargetMoved,
     /// It failed for another reason. Nothing was changed.
@@ -109,14 +129,24 @@ pub struct Landing {
     pub proposals: Vec<Proposal>,
     pub base: Revision,
     pub result: Revision,
+    /// Commits of earlier landings of the same task, one of which the branch of its pull request may
+    /// have. Any other commit there is not the queue's.
+    pub replaces: Vec<Revision>,
 }
 
 /// Action for the caller. Each can be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Rebase the proposals in this order onto the current state of the target.
+    /// Ask the service which of these pull requests are still open.
+    Look {
+        attempt: u64,
+        opened: Vec<OpenPullRequest>,
+    },
+    /// Rebase the proposals in this order onto the current state of the target, with the changes of
+    /// these earlier pull requests.
     Rebase {
         attempt: u64,
+        earlier: Vec<OpenPullRequest>,
         proposals: Vec<Proposal>,
     },
     /// Run the proof on the rebased files.

@@ -1,7 +1,7 @@
 //! Merge queue: approved proposals of many tasks land in order (`QUEUE-1`).
 //!
-//! [`MergeQueue`] makes all decisions for one workspace. A target is its project's directory, or a
-//! branch of a repository. Events and the current time go in; records and actions come out. It uses no clock, file, process or randomness.
+//! [`MergeQueue`] makes all decisions for one workspace. A target is its project's directory, a
+//! branch of a repository, or a pull request into a branch. Events and the current time go in; records and actions come out. It uses no clock, file, process or randomness.
 //!
 //! ```text
 //! waiting → rebasing → proving → landing → landed
@@ -26,6 +26,7 @@
 //!   the target still is that base.
 //! * A landing is recorded as an intent before it is carried out. After a crash, the target shows
 //!   whether it happened.
+//! * A pull request is proved with the changes of the queue's earlier ones that are still open.
 //! * At most one attempt is in progress. Proposals are tried in the order of the queue, except those
 //!   that a person holds.
 //! * A proposal stays in the queue until its task has acknowledged the outcome.
@@ -39,11 +40,13 @@ mod progress;
 mod queue;
 mod record;
 
-pub use entry::{Entry, Outcome, Place, Proposal, Revision, Stage, Target};
+pub use entry::{Entry, OpenPullRequest, Outcome, Place, Proposal, Revision, Stage, Target};
 pub use exchange::{Action, Event, Landing, LandingResult, Output, Proof, Rebase, Refusal};
 pub use queue::MergeQueue;
 pub use record::Record;
 
+#[cfg(test)]
+mod pull_request_simulation;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

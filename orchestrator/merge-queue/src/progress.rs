@@ -11,12 +11,22 @@ pub(crate) struct Attempt {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// The service is asked about earlier pull requests.
+    Looking,
     Rebasing,
-    Proving { base: Revision, result: Revision },
+    Proving {
+        base: Revision,
+        result: Revision,
+    },
     Landing,
 }
 
 impl Attempt {
+    pub(crate) fn looking(number: u64) -> Self {
+        let step = Step::Looking;
+        Self { number, step }
+    }
+
     pub(crate) fn rebasing(number: u64) -> Self {
         let step = Step::Rebasing;
         Self { number, step }
@@ -29,7 +39,7 @@ impl Attempt {
 
     pub(crate) fn stage(&self) -> Stage {
         match self.step {
-            Step::Rebasing => Stage::Rebasing,
+            Step::Looking | Step::Rebasing => Stage::Rebasing,
             Step::Proving { .. } => Stage::Proving,
             Step::Landing => Stage::Landing,
         }

@@ -1,13 +1,13 @@
 //! The state machine of a queue.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 
-use crate::entry::{Entry, Outcome, Place, Proposal, Stage};
+use crate::entry::{Entry, OpenPullRequest, Outcome, Place, Proposal, Revision, Stage, Target};
 use crate::exchange::{Action, Event, Landing, Output, Refusal};
-use crate::limits::{BATCH_MAX, ENDED_KEPT};
+use crate::limits::{BATCH_MAX, COMMITS_KNOWN, ENDED_KEPT};
 use crate::progress::Attempt;
 use crate::record::Record;
 
@@ -20,6 +20,10 @@ pub struct MergeQueue {
     pub(crate) unreported: Vec<(Proposal, Outcome)>,
     /// Outcomes that their tasks have recorded, the oldest first.
     ended: VecDeque<(Proposal, Outcome)>,
+    /// Pull requests that were open when they were last asked about, the oldest first.
+    pub(crate) opened: Vec<OpenPullRequest>,
+    /// Commits that the branch of each task's pull request may have, the oldest first.
+    commits: BTreeMap<TaskId, VecDeque<Revision>>,
     /// Number and proposals of the last attempt.
     pub(crate) last: (u64, Vec<TaskId>),
     /// Landing that may have happened.
@@ -43,6 +47,8 @@ impl Default for MergeQueue {
             entries: Vec::new(),
             unreported: Vec::new(),
             ended: VecDeque::new(),
+            opened: Vec::new(),
+            commits: BTreeMap::new(),
             last: (0, Vec::new()),
             landing: None,
             attempt: None,
@@ -105,6 +111,7 @@ impl MergeQueue {
             Event::Prioritize { task, priority } => self.prioritize(task, priority)?,
             Event::Drop { task, why } => self.drop_entry(task, why)?,
             Event::Withdraw { task, why } => self.withdraw(task, why),
+            Event::Looked { attempt, ended } => self.looked(attempt, ended, now),
             Event::Rebased { attempt, rebase } => self.rebased(attempt, rebase, now),
             Event::Proved { attempt, proof } => self.proved(attempt, proof, now),
             Event::Landed { attempt, landing } => self.landed(attempt, landing, now),
@@ -209,24 +216,31 @@ impl MergeQueue {
                 attempt,
                 base,
                 result,
-            } => {
-                self.landing = Some(Landing {
-                    attempt: *attempt,
-                    proposals: self.proposals_of(&self.last.1),
-                    base: base.clone(),
-                    result: result.clone(),
-                });
-            }
+            } => self.begin_landing(*attempt, base, result),
             Record::LandingAborted { .. } => self.landing = None,
-            Record::Landed { .. } => {
+            Record::PullRequestEnded { attempt } => {
+                self.opened.retain(|opened| opened.attempt != *attempt);
+            }
+            Record::Landed { pull_request, .. } => {
                 let Some(landing) = self.landing.take() else {
                     return;
                 };
                 for proposal in landing.proposals {
                     self.take(&proposal.task);
+                    if let Some(url) = pull_request {
+                        let task = &proposal.task;
+                        self.opened.retain(|opened| opened.proposal.task != *task);
+                        self.opened.push(OpenPullRequest {
+                            attempt: landing.attempt,
+                            proposal: proposal.clone(),
+                            result: landing.result.clone(),
+                            url: url.clone(),
+                        });
+                    }
                     let outcome = Outcome::Landed {
                         base: landing.base.clone(),
                         result: landing.result.clone(),
+                        pull_request: pull_request.clone(),
                     };
                     self.unreported.push((proposal, outcome));
                 }
@@ -246,6 +260,30 @@ impl MergeQueue {
                 }
             }
         }
+    }
+
+    fn begin_landing(&mut self, attempt: u64, base: &Revision, result: &Revision) {
+        let proposals = self.proposals_of(&self.last.1);
+        let mut replaces = Vec::new();
+        for proposal in &proposals {
+            if !matches!(proposal.target, Target::PullRequest { .. }) {
+                continue;
+            }
+            let known = self.commits.entry(proposal.task.clone()).or_default();
+            replaces.extend(known.iter().cloned());
+            if !known.contains(result) {
+                known.push_back(result.clone());
+            }
+            let beyond = known.len().saturating_sub(COMMITS_KNOWN);
+            known.drain(..beyond);
+        }
+        self.landing = Some(Landing {
+            attempt,
+            proposals,
+            base: base.clone(),
+            result: result.clone(),
+            replaces,
+        });
     }
 
     pub(crate) fn proposals_of(&self, tasks: &[TaskId]) -> Vec<Proposal> {

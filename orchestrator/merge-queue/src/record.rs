@@ -48,8 +48,14 @@ pub enum Record {
     LandingAborted {
         attempt: u64,
     },
-    /// The proposals of the attempt are on the target.
+    /// The proposals of the attempt are on the target, or in a pull request.
     Landed {
+        attempt: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
+    },
+    /// The pull request of the attempt is merged or closed: later proofs do not add its change.
+    PullRequestEnded {
         attempt: u64,
     },
     /// The proposal left the queue without landing.

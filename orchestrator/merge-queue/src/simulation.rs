@@ -200,7 +200,13 @@ impl World {
     /// Carries out an action. The daemon may be killed before its event is handled.
     fn carry_out(&mut self, action: Action) {
         let event = match action {
-            Action::Rebase { attempt, proposals } => {
+            Action::Look { attempt, .. } => {
+                let ended = Ok(Vec::new());
+                Event::Looked { attempt, ended }
+            }
+            Action::Rebase {
+                attempt, proposals, ..
+            } => {
                 let rebase = self.rebase(attempt, &proposals);
                 Event::Rebased { attempt, rebase }
             }

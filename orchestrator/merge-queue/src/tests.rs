@@ -165,6 +165,7 @@ fn queue_1_proposal_is_rebased_proved_and_landed() {
     let landed = Outcome::Landed {
         base: Revision::new("base"),
         result: Revision::new("result"),
+        pull_request: None,
     };
     let actions = bench.landed(LandingResult::Done);
     assert_eq!(reported(&actions), [("a".to_owned(), landed)]);
@@ -380,6 +381,181 @@ fn queue_1_lost_proof_is_repeated_and_then_left_to_a_person() {
 }
 
 #[test]
+fn queue_1_landing_that_always_fails_is_left_to_a_person() {
+    let mut bench = Bench::with(1, &["a"]);
+    let why = || "the token may not push".to_owned();
+    for _ in 0..=RETRIES_MAX {
+        bench.rebased();
+        bench.proved(Proof::Passed);
+        bench.landed(LandingResult::Failed { why: why() });
+        bench.now = bench.queue.next_tick().unwrap_or(bench.now);
+        bench.event(Event::Tick);
+    }
+    let held = bench.queue.entries().map(|(entry, _)| entry.held.clone());
+    assert_eq!(held.collect::<Vec<_>>(), [Some(why())]);
+}
+
+/// A proposal whose result becomes a pull request.
+fn for_pull_request(name: &str) -> Proposal {
+    let target = Target::PullRequest {
+        repository: "https://git.example/shop.git".to_owned(),
+        branch: "main".to_owned(),
+    };
+    Proposal {
+        target,
+        ..proposal(name, 0)
+    }
+}
+
+/// Attempts whose open pull requests the next proof covers.
+fn covered(actions: &[Action]) -> Vec<u64> {
+    let earlier = actions.iter().find_map(|action| match action {
+        Action::Look { opened, .. } => Some(opened),
+        Action::Rebase { earlier, .. } => Some(earlier),
+        _ => None,
+    });
+    let earlier = earlier.into_iter().flatten();
+    earlier.map(|opened| opened.attempt).collect()
+}
+
+impl Bench {
+    /// Proves the proposal of the attempt in progress, and opens its pull request.
+    fn opens(&mut self, url: &str) -> Vec<Action> {
+        self.rebased();
+        self.proved(Proof::Passed);
+        let summary = String::new();
+        assert_eq!(self.landed(LandingResult::Pushed { summary }), []);
+        assert_eq!(self.stages().first(), Some(&Stage::Landing));
+        let url = url.to_owned();
+        self.landed(LandingResult::Opened { url })
+    }
+
+    fn looked(&mut self, ended: Result<Vec<u64>, String>) -> Vec<Action> {
+        let attempt = self.attempt();
+        self.event(Event::Looked { attempt, ended })
+    }
+}
+
+#[test]
+fn queue_1_pull_requests_are_proved_one_by_one_with_the_open_ones_before() {
+    let mut bench = Bench::new(BATCH_MAX);
+    for name in ["a", "b", "c"] {
+        bench.event(Event::Enter(for_pull_request(name)));
+    }
+    let actions = bench.opens("https://git.example/pull/1");
+    let reports = reported(&actions);
+    let [(task, Outcome::Landed { pull_request, .. })] = reports.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(task, "a");
+    assert_eq!(pull_request.as_deref(), Some("https://git.example/pull/1"));
+    // Its change is part of the next proof, unless the service says that it is merged or closed.
+    assert_eq!(covered(&actions), [1]);
+    let actions = bench.looked(Ok(Vec::new()));
+    assert_eq!(
+        (tried(&actions), covered(&actions)),
+        (vec!["b".to_owned()], vec![1])
+    );
+    assert_eq!(covered(&bench.opens("https://git.example/pull/2")), [1, 2]);
+    let actions = bench.looked(Ok(vec![1]));
+    assert_eq!(
+        (tried(&actions), covered(&actions)),
+        (vec!["c".to_owned()], vec![2])
+    );
+    // It stays known after a restart.
+    assert_eq!(covered(&bench.restart()), [2]);
+    // Its agent cannot see the change of the open one.
+    bench.looked(Ok(Vec::new()));
+    bench.rebased();
+    let log = "1 test failed".to_owned();
+    let reports = reported(&bench.proved(Proof::Failed { log }));
+    let [(_, Outcome::Unproved { log, .. })] = reports.as_slice() else {
+        panic!("{reports:?}");
+    };
+    assert!(
+        log.starts_with("1 test failed\n[") && log.contains("/pull/2"),
+        "{log}"
+    );
+}
+
+#[test]
+fn queue_1_service_that_cannot_be_asked_delays_the_proof() {
+    let mut bench = Bench::new(1);
+    bench.event(Event::Enter(for_pull_request("a")));
+    bench.event(Event::Enter(for_pull_request("b")));
+    bench.opens("https://git.example/pull/1");
+    for _ in 0..=RETRIES_MAX {
+        assert_eq!(bench.stages(), [Stage::Rebasing]);
+        assert_eq!(
+            tried(&bench.looked(Err("no network".to_owned()))),
+            Vec::<String>::new()
+        );
+        bench.now = bench.queue.next_tick().unwrap_or(bench.now);
+        bench.event(Event::Tick);
+    }
+    assert_eq!(bench.stages(), [Stage::Held]);
+}
+
+#[test]
+fn queue_1_change_that_an_open_pull_request_blocks_waits_for_a_person() {
+    let mut bench = Bench::new(1);
+    for name in ["a", "b", "c"] {
+        bench.event(Event::Enter(for_pull_request(name)));
+    }
+    bench.opens("https://git.example/pull/1");
+    bench.looked(Ok(Vec::new()));
+    let (attempt, why) = (bench.attempt(), "conflicts with pull request 1".to_owned());
+    let rebase = Rebase::Blocked { why };
+    bench.event(Event::Rebased { attempt, rebase });
+    assert_eq!(bench.stages(), [Stage::Held, Stage::Rebasing]);
+    let actions = bench.looked(Ok(vec![1]));
+    assert_eq!(tried(&actions), ["c"]);
+}
+
+#[test]
+fn queue_1_later_change_of_a_task_updates_its_pull_request() {
+    let mut bench = Bench::new(1);
+    bench.event(Event::Enter(for_pull_request("a")));
+    bench.opens("https://git.example/pull/1");
+    bench.event(Event::Acknowledged { task: id("a") });
+    // Its own earlier change is part of its new one.
+    let actions = bench.event(Event::Enter(for_pull_request("a")));
+    assert_eq!(
+        (tried(&actions), covered(&actions)),
+        (vec!["a".to_owned()], vec![])
+    );
+    let (base, result) = (Revision::new("base"), Revision::new("second"));
+    let rebase = Rebase::Clean { base, result };
+    bench.event(Event::Rebased { attempt: 2, rebase });
+    let actions = bench.proved(Proof::Passed);
+    let [Action::Land(landing)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(landing.replaces, [Revision::new("result")]);
+    // A kill after its push: the commit that the branch has now is known, too.
+    let actions = bench.restart();
+    let [Action::Inspect(inspected)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(inspected, landing);
+    bench.landed(LandingResult::Failed { why: String::new() });
+    bench.now = bench.queue.next_tick().unwrap();
+    bench.event(Event::Tick);
+    bench.rebased();
+    let actions = bench.proved(Proof::Passed);
+    let [Action::Land(landing)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(
+        landing.replaces,
+        [Revision::new("result"), Revision::new("second")]
+    );
+    let url = "https://git.example/pull/1".to_owned();
+    bench.landed(LandingResult::Opened { url });
+    assert_eq!(bench.queue.opened.len(), 1);
+}
+
+#[test]
 fn queue_1_restart_inspects_a_landing_and_repeats_reports() {
     let mut bench = Bench::with(1, &["a", "b"]);
     let actions = bench.restart();
@@ -421,12 +597,22 @@ fn queue_1_records_are_read_as_they_are_written() {
             task: id("a"),
             outcome: Outcome::Conflict { base, text },
         },
+        Record::Landed {
+            attempt: 1,
+            pull_request: None,
+        },
+        Record::Landed {
+            attempt: 2,
+            pull_request: Some("u".to_owned()),
+        },
     ];
     let texts = [
         r#"{"event":"entered","data":{"proposal":{"task":"a","digest":"digest of a","priority":-2,"target":{"kind":"project"}}}}"#,
         r#"{"event":"moved","data":{"task":"a","to":{"before":"b"}}}"#,
         r#"{"event":"attempt_begun","data":{"attempt":1,"tasks":["a"]}}"#,
         r#"{"event":"left","data":{"task":"a","outcome":{"kind":"conflict","base":"base","text":"conflict"}}}"#,
+        r#"{"event":"landed","data":{"attempt":1}}"#,
+        r#"{"event":"landed","data":{"attempt":2,"pullRequest":"u"}}"#,
     ];
     for (record, text) in records.iter().zip(texts) {
         assert_eq!(serde_json::to_string(record).unwrap(), text);

@@ -47,5 +47,11 @@ pub(crate) const IGNORE_FILE_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of lines in all of these files.
 pub(crate) const IGNORE_LINES_MAX: usize = 20_000;
 
+/// Bytes of the text of a commit, below its title. The message is one argument of git.
+pub(crate) const COMMIT_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a task's summary in the pull request of the merge queue, which adds its own paragraph.
+pub(crate) const QUEUED_SUMMARY_BYTES_MAX: usize = 32 * 1024;
+
 /// Landings of the merge queue that can be reverted, the newest.
 pub const LANDINGS_KEPT: usize = 20;

@@ -4,7 +4,7 @@
 //! the proposals of tasks merged into it, one after another. The result is a proposal like any
 //! other, created before the proof runs in `work/`, so that the proof cannot change it. In the project,
 //! it lands by the swap that applies every proposal, with its journal and its recovery; on a branch of
-//! another repository, by `queue_branch`.
+//! another repository, or in a pull request, by `queue_branch`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,25 +20,20 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskId;
-use goondan_trees::apply::Tree;
 use goondan_trees::freeze::{EntryPolicy, Options, scan};
-use goondan_trees::merge::{Conflict, MergeOutcome, merge};
-use goondan_trees::{changes, remove_all};
+use goondan_trees::remove_all;
 
 use crate::create::PatchVerifier;
 use crate::error::{IoContext as _, ProposalError};
 use crate::gitignore::{self, IgnoreFile, ignoring};
 use crate::guards::{excludes, options};
-use crate::limits::{LANDINGS_KEPT, REFUSALS_TOLD_MAX, SUMMARY_BYTES_MAX};
-use crate::place::{
-    AFTER, CHECKOUT, INPUT, KEPT, PARTIAL, QUEUE, STACKED, SUMMARY, WORK, run_dir, sandbox_name,
-};
-use crate::record::read_file;
+use crate::limits::{LANDINGS_KEPT, QUEUED_SUMMARY_BYTES_MAX};
+use crate::place::{CHECKOUT, KEPT, PARTIAL, QUEUE, WORK, run_dir, sandbox_name};
+use crate::queue_branch::has_pull_request;
+use crate::queue_stack::{Stack, Stacking};
 use crate::repository::{BranchMaker, RepositoryClone, RepositoryMaker};
 use crate::review::unsound;
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
-use crate::texts::contradiction;
-use crate::tree_copy::bring;
 
 /// Begins the name of an attempt's sandbox.
 const ATTEMPT: &str = "attempt-";
@@ -47,8 +42,27 @@ const ATTEMPT: &str = "attempt-";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedProposal {
     pub task: TaskId,
+    /// Title of the task.
+    pub title: String,
     pub at: SandboxRef,
     pub digest: String,
+}
+
+/// A proposal that is in an open pull request of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierProposal {
+    pub proposal: QueuedProposal,
+    pub url: String,
+}
+
+/// Changes of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct QueuedChanges<'q> {
+    /// Those of open pull requests, which the result includes.
+    pub earlier: &'q [EarlierProposal],
+    pub proposals: &'q [QueuedProposal],
+    /// True if the result becomes a pull request.
+    pub is_pull_request: bool,
 }
 
 /// Place that proposals land in.
@@ -82,17 +96,6 @@ fn attempt_sandbox(attempt: u64) -> Result<SandboxRef, ProposalError> {
     })
 }
 
-/// The conflicts, as the agent of the task receives them.
-fn in_words(conflicts: &[Conflict]) -> String {
-    let lines = conflicts.iter().take(REFUSALS_TOLD_MAX);
-    let lines = lines.map(|found| format!("{}: {}", found.path, contradiction(&found.reason)));
-    let mut lines: Vec<String> = lines.collect();
-    if let Some(more) = conflicts.len().checked_sub(REFUSALS_TOLD_MAX + 1) {
-        lines.push(format!("and {} more", more + 1));
-    }
-    lines.join("\n")
-}
-
 /// State of the target that an attempt begins with: the commit of the branch, or the digest of the
 /// project's files.
 fn base_of(open: &OpenSandbox) -> Revision {
@@ -101,6 +104,29 @@ fn base_of(open: &OpenSandbox) -> Revision {
         (Some(_), Some(commit)) => Revision::new(commit),
         _ => Revision::new(&base.sha256),
     }
+}
+
+fn unchanged(base: Revision) -> Rebase {
+    let result = base.clone();
+    Rebase::Clean { base, result }
+}
+
+/// Title and text of a pull request, with the files that its proof ran on.
+fn with_proof(summary: &str, base: &Revision, covered: &[String]) -> String {
+    let end = summary.floor_char_boundary(QUEUED_SUMMARY_BYTES_MAX);
+    let summary = summary.get(..end).unwrap_or_default().trim_end();
+    let mut text = format!(
+        "{summary}\n\n---\n\nThe merge queue of goondan ran `verify` on the files of this branch before it \
+         opened or updated this pull request: commit {base} with this change"
+    );
+    match covered {
+        [] => text.push('.'),
+        covered => text.push_str(&format!(
+            " and those of these pull requests, which are to be merged first: {}.",
+            covered.join(", ")
+        )),
+    }
+    text
 }
 
 /// Options that select the files of a project for a task, and the lines of its `.gitignore` files.
@@ -183,7 +209,7 @@ impl Sandboxes<'_> {
         &mut self,
         place: &QueuePlace<'_>,
         attempt: u64,
-        proposals: &[QueuedProposal],
+        changed: QueuedChanges<'_>,
         git: QueueGit<'_>,
     ) -> Result<Rebase, ProposalError> {
         let at = attempt_sandbox(attempt)?;
@@ -208,41 +234,52 @@ impl Sandboxes<'_> {
         if let Some(problem) = self.branch_problem(place, &open, &base, git)? {
             return Ok(Rebase::Failed { why: problem });
         }
-        if let Err((task, text)) = self.stack(&open, proposals)? {
-            return Ok(Rebase::Conflict { base, task, text });
-        }
+        let stack = match self.stack(&open, &changed)? {
+            Stacking::Done(stack) => stack,
+            Stacking::Conflict { task, text } => {
+                return Ok(Rebase::Conflict { base, task, text });
+            }
+            Stacking::Blocked { why } => return Ok(Rebase::Blocked { why }),
+        };
         let create = CreateProposal {
             workspace_id: place.workspace_id.clone(),
             at: at.clone(),
             notes: format!("attempt {attempt} of the merge queue"),
-            summary: Some(self.summary_of(proposals)?),
+            summary: Some(self.attempt_summary(&changed, &base, &stack)?),
             test_log: None,
         };
         match self.create(&create, git.patches) {
+            // The target, or the earlier pull requests, already contain all of the changes.
+            Ok(_) if !stack.is_changed => Ok(unchanged(base)),
+            Err(ProposalError::Unchanged { .. }) => Ok(unchanged(base)),
             Ok(_) => {
-                let result = self.result_of(&open, git.branches)?;
+                let result = match &open.record.repository {
+                    Some(_) => self.commit_stack(&open, &stack, git.branches)?,
+                    None => self.project_result(&open)?,
+                };
                 Ok(Rebase::Clean { base, result })
             }
-            // The target already contains all of the changes.
-            Err(ProposalError::Unchanged { .. }) => Ok(Rebase::Clean {
-                result: base.clone(),
-                base,
-            }),
             Err(error) => Err(error),
         }
     }
 
-    /// Summary of the proposal of an attempt, which becomes the message of a commit.
-    fn summary_of(&mut self, proposals: &[QueuedProposal]) -> Result<String, ProposalError> {
+    /// Summary of the proposal of an attempt. That of a pull request is its title and text.
+    fn attempt_summary(
+        &mut self,
+        changed: &QueuedChanges<'_>,
+        base: &Revision,
+        stack: &Stack,
+    ) -> Result<String, ProposalError> {
         let mut summaries = Vec::new();
-        for queued in proposals {
+        for queued in changed.proposals {
             let (_, kept) = self.queued(queued)?;
-            let text = read_file(kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
-            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
-            summaries.push((&queued.task, text));
+            summaries.push((&queued.task, Self::summary_of(&kept)?));
         }
         if let [(_, summary)] = summaries.as_slice() {
-            return Ok(summary.clone());
+            return Ok(match changed.is_pull_request {
+                true => with_proof(summary, base, &stack.covered),
+                false => summary.clone(),
+            });
         }
         let mut text = format!("Land the changes of {} tasks\n", summaries.len());
         for (task, summary) in &summaries {
@@ -255,64 +292,8 @@ impl Sandboxes<'_> {
         Ok(text)
     }
 
-    /// Merges proposals into the `work/` of an attempt, one after another.
-    fn stack(
-        &mut self,
-        open: &OpenSandbox,
-        proposals: &[QueuedProposal],
-    ) -> Result<Result<(), (TaskId, String)>, ProposalError> {
-        let mut ours = open.record.given.clone();
-        let mut place = INPUT.to_owned();
-        for (number, queued) in proposals.iter().enumerate() {
-            let (source, kept) = self.queued(queued)?;
-            let given = source.input()?;
-            let current = open.below(&place)?;
-            let after = Path::new(AFTER);
-            let theirs = kept.folder.below(after).during("open", after)?;
-            let outcome = merge(
-                Tree {
-                    manifest: &source.record.given,
-                    folder: given.as_ref(),
-                },
-                Tree {
-                    manifest: &ours,
-                    folder: current.as_ref(),
-                },
-                Tree {
-                    manifest: &kept.details.after,
-                    folder: theirs.as_ref(),
-                },
-            )?;
-            let merged = match outcome {
-                MergeOutcome::Merged(merged) => merged,
-                MergeOutcome::Conflicts(found) => {
-                    return Ok(Err((queued.task.clone(), in_words(&found))));
-                }
-            };
-            let next = format!("{STACKED}{number}");
-            merged.write(
-                current.as_ref(),
-                theirs.as_ref(),
-                open.folder.as_ref(),
-                &next,
-            )?;
-            if number > 0 {
-                remove_all(open.folder.as_ref(), Path::new(&place))?;
-            }
-            ours = merged.manifest().clone();
-            place = next;
-        }
-        let from = open.below(&place)?;
-        let changes = changes(&open.record.given, &ours);
-        bring(open.work()?.as_ref(), from.as_ref(), &changes)?;
-        if place != INPUT {
-            remove_all(open.folder.as_ref(), Path::new(&place))?;
-        }
-        Ok(Ok(()))
-    }
-
     /// Opens the proposal of a task, if it is the queued one and unchanged.
-    fn queued(
+    pub(crate) fn queued(
         &mut self,
         queued: &QueuedProposal,
     ) -> Result<(OpenSandbox, StoredProposal), ProposalError> {
@@ -331,16 +312,22 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// State of the target with the proposal of an attempt: its commit, or the digest of the files.
-    pub(crate) fn result_of(
+    /// Digest of the project's files with the proposal of an attempt.
+    fn project_result(&self, open: &OpenSandbox) -> Result<Revision, ProposalError> {
+        let kept = self.kept(open)?;
+        Ok(Revision::new(kept.details.after.digest()?.to_string()))
+    }
+
+    /// True if this is the result of an attempt, as it was proved.
+    fn is_result(
         &self,
         open: &OpenSandbox,
+        result: &Revision,
         branches: &dyn BranchMaker,
-    ) -> Result<Revision, ProposalError> {
-        let kept = self.kept(open)?;
+    ) -> Result<bool, ProposalError> {
         match &open.record.repository {
-            Some(_) => self.queue_commit(open, &kept, branches),
-            None => Ok(Revision::new(kept.details.after.digest()?.to_string())),
+            Some(_) => self.is_commit_of(open, result, branches),
+            None => Ok(self.project_result(open)? == *result),
         }
     }
 
@@ -359,13 +346,16 @@ impl Sandboxes<'_> {
     ) -> Result<LandingResult, ProposalError> {
         let open = self.open(&attempt_sandbox(landing.attempt)?)?;
         let is_unchanged = landing.result == landing.base;
-        if !is_unchanged && self.result_of(&open, git.branches)? != landing.result {
+        if !is_unchanged && !self.is_result(&open, &landing.result, git.branches)? {
             return Err(ProposalError::Damaged {
                 path: open.path.join(KEPT),
                 problem: "its proposal is not the one that was proved".to_owned(),
             });
         }
         let result = match &place.repository {
+            Some(repository) if has_pull_request(landing) => {
+                self.push_for_pull_request(repository, &open, landing, git.branches)?
+            }
             Some(repository) => self.land_on_branch(repository, &open, landing, git.branches)?,
             None => self.land_on_project(place, &open, landing)?,
         };
@@ -381,6 +371,23 @@ impl Sandboxes<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Records the pull request of landed proposals in the logs of their runs. A repeated call has no
+    /// effect.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::File`].
+    pub fn note_opened(
+        &mut self,
+        proposals: &[QueuedProposal],
+        url: &str,
+    ) -> Result<(), ProposalError> {
+        for proposal in proposals {
+            self.note_delivered(&proposal.at, &proposal.digest, url)?;
+        }
+        Ok(())
     }
 
     fn land_on_project(
@@ -451,10 +458,11 @@ impl Sandboxes<'_> {
             Err(error) => return Err(error),
         };
         let has_landed = match &place.repository {
-            Some(repository) => self.is_on_branch(repository, &open, landing, git.branches)?,
-            None => {
-                self.is_applied(&open.at)? && self.result_of(&open, git.branches)? == landing.result
+            Some(repository) if has_pull_request(landing) => {
+                return self.find_pull_request(repository, &open, landing, git.branches);
             }
+            Some(repository) => self.is_on_branch(repository, &open, landing, git.branches)?,
+            None => self.is_applied(&open.at)? && self.project_result(&open)? == landing.result,
         };
         Ok(match has_landed {
             true => LandingResult::Done,

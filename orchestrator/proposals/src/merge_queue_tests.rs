@@ -11,7 +11,9 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
 use crate::world::{PROJECT, SimulatedDiskFiles, World, workspace};
-use crate::{NoGit, NoRepositories, ProposalError, QueueGit, QueuePlace, QueuedProposal};
+use crate::{
+    NoGit, NoRepositories, ProposalError, QueueGit, QueuePlace, QueuedChanges, QueuedProposal,
+};
 
 fn sandbox(task: &str) -> SandboxRef {
     SandboxRef {
@@ -53,6 +55,7 @@ fn propose(world: &World, task: &str) -> QueuedProposal {
     let made = world.sandboxes().create(&request, &NoGit).unwrap();
     QueuedProposal {
         task: task.parse().unwrap(),
+        title: format!("Do {task}"),
         at: sandbox(task),
         digest: made.info.digest,
     }
@@ -85,8 +88,13 @@ const GIT: QueueGit<'static> = QueueGit {
 fn rebase(world: &World, attempt: u64, proposals: &[QueuedProposal]) -> Rebase {
     let id = workspace();
     let mut sandboxes = world.sandboxes();
+    let changed = QueuedChanges {
+        earlier: &[],
+        proposals,
+        is_pull_request: false,
+    };
     sandboxes
-        .rebase_queued(&on_project(&id), attempt, proposals, GIT)
+        .rebase_queued(&on_project(&id), attempt, changed, GIT)
         .unwrap()
 }
 
@@ -120,6 +128,7 @@ fn clean(world: &World, attempt: u64, proposals: &[QueuedProposal]) -> Landing {
         proposals: entries.collect(),
         base,
         result,
+        replaces: Vec::new(),
     }
 }
 

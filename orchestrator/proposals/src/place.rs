@@ -52,6 +52,8 @@ pub(crate) const STAGING: &str = ".goondan-swap";
 pub(crate) const QUEUE: &str = "queue.jsonl";
 /// Begins the name of a tree with some of the proposals of an attempt.
 pub(crate) const STACKED: &str = ".stacked-";
+/// Begins the name of a patch with the change of one proposal of an attempt.
+pub(crate) const STEP: &str = ".step-";
 /// The baseline that replaces the present one.
 pub(crate) const NEXT_INPUT: &str = ".next-input";
 /// The baseline that was replaced.

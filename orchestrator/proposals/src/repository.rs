@@ -65,8 +65,10 @@ pub struct NewBranch<'p> {
     /// The root of a repository: the project, another one on this machine, or the bare one that is
     /// pushed from.
     pub project: &'p Path,
-    /// The commit that the proposal's files were copied at.
+    /// The commit that the proposal's files were copied at, to which the patch applies.
     pub base: &'p str,
+    /// Parent of the new commit, if it is another one than the base.
+    pub parent: Option<&'p str>,
     pub patch: PathBuf,
     /// A directory for files that are of no use afterwards.
     pub scratch: PathBuf,
@@ -112,6 +114,21 @@ pub trait BranchMaker {
     ///
     /// The reason, as text.
     fn commit(&self, wanted: &NewBranch<'_>) -> Result<String, String>;
+
+    /// True if a commit has exactly the files that [`Self::commit`] would give it.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    fn has_files(&self, wanted: &NewBranch<'_>, commit: &str) -> Result<bool, String>;
+
+    /// Makes a branch at this commit, or moves it there from one of the commits that may be replaced.
+    /// False if it is at another commit.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials. The branch may have been moved.
+    fn place(&self, place: &BranchPlace<'_>, to: &str, replaces: &[&str]) -> Result<bool, String>;
 
     /// The commit of a branch; none if the branch does not exist.
     ///
@@ -194,6 +211,19 @@ impl BranchMaker for NoRepositories {
         Err(NO_GIT.to_owned())
     }
 
+    fn has_files(&self, _wanted: &NewBranch<'_>, _commit: &str) -> Result<bool, String> {
+        Err(NO_GIT.to_owned())
+    }
+
+    fn place(
+        &self,
+        _place: &BranchPlace<'_>,
+        _to: &str,
+        _replaces: &[&str],
+    ) -> Result<bool, String> {
+        Err(NO_GIT.to_owned())
+    }
+
     fn tip(&self, _place: &BranchPlace<'_>) -> Result<Option<String>, String> {
         Err(NO_GIT.to_owned())
     }
@@ -242,6 +272,7 @@ impl Sandboxes<'_> {
         let wanted = NewBranch {
             project: &target,
             base,
+            parent: None,
             patch: directory.join(PATCH),
             scratch: open.path.join(KEPT),
             message: summary.clone(),

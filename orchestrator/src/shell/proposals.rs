@@ -9,8 +9,8 @@ use goondan_core::{
 };
 use goondan_durable::VerificationResult;
 use goondan_proposals::{
-    AgentReviewer, FileAccess, ProposalError, QueueGit, QueuePlace, QueuedProposal,
-    RepositoryClone, Sandboxes,
+    AgentReviewer, EarlierProposal, FileAccess, ProposalError, QueueGit, QueuePlace, QueuedChanges,
+    QueuedProposal, RepositoryClone, Sandboxes,
 };
 use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
@@ -21,6 +21,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 mod git;
+#[cfg(test)]
+mod queue_tests;
 mod repositories;
 
 use super::daemon_files::DaemonFiles;
@@ -191,7 +193,12 @@ fn serve_queue(
         exclude: &work.exclude,
         repository,
     };
-    let of = |QueuedSandbox { task, at, digest }| QueuedProposal { task, at, digest };
+    let of = |queued: QueuedSandbox| QueuedProposal {
+        task: queued.task,
+        title: queued.title,
+        at: queued.at,
+        digest: queued.digest,
+    };
     let all = |proposals: Vec<QueuedSandbox>| proposals.into_iter().map(of).collect::<Vec<_>>();
     Ok(match work.step {
         QueueStep::Load => answer(&sandboxes.queue_records()?),
@@ -199,8 +206,26 @@ fn serve_queue(
             sandboxes.record_queue(&records)?;
             answer(&EmptyResult {})
         }
-        QueueStep::Rebase { attempt, proposals } => {
-            answer(&sandboxes.rebase_queued(&place, attempt, &all(proposals), git)?)
+        QueueStep::Rebase {
+            attempt,
+            earlier,
+            proposals,
+            is_pull_request,
+        } => {
+            let earlier = earlier.into_iter().map(|(queued, url)| EarlierProposal {
+                proposal: of(queued),
+                url,
+            });
+            let changed = QueuedChanges {
+                earlier: &earlier.collect::<Vec<_>>(),
+                proposals: &all(proposals),
+                is_pull_request,
+            };
+            answer(&sandboxes.rebase_queued(&place, attempt, changed, git)?)
+        }
+        QueueStep::NoteOpened { proposals, url } => {
+            sandboxes.note_opened(&all(proposals), &url)?;
+            answer(&EmptyResult {})
         }
         QueueStep::Land { landing, proposals } => {
             answer(&sandboxes.land_queued(&place, &landing, &all(proposals), git)?)

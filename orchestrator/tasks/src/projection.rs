@@ -216,6 +216,7 @@ impl State {
             agent: self.task.agent.clone(),
             status: self.status(),
             blocked_by: self.waits_for(),
+            held: None,
             current_phase: self.current_phase,
             total_phases: self.task.total_phases,
             progress: self.progress,

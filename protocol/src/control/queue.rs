@@ -102,7 +102,8 @@ pub struct QueueEntry {
     pub digest: String,
     /// Its priority.
     pub priority: i32,
-    /// Branch of a repository that it lands on; without, the project's directory.
+    /// Branch of a repository that it lands on, or that its pull request is for; without, the
+    /// project's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
     /// Its progress.
@@ -124,7 +125,7 @@ pub enum QueueStage {
     Rebasing,
     /// `verify` runs on the result.
     Proving,
-    /// It is being applied.
+    /// It is being applied, or its pull request is being opened.
     Landing,
 }
 
@@ -152,7 +153,7 @@ pub struct QueueOutcome {
     pub digest: String,
     /// The outcome.
     pub kind: QueueOutcomeKind,
-    /// The conflicts, the end of the proof's output, or the reason.
+    /// The URL of the pull request, the conflicts, the end of the proof's output, or the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -161,8 +162,10 @@ pub struct QueueOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueOutcomeKind {
-    /// It is in the project.
+    /// It is in the project or on the branch.
     Landed,
+    /// A pull request has it.
+    Opened,
     /// It conflicted with the project: its agent continues.
     Conflict,
     /// `verify` failed: its agent continues.
@@ -177,6 +180,7 @@ impl QueueOutcomeKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Landed => "landed",
+            Self::Opened => "pull request",
             Self::Conflict => "conflict",
             Self::Unproved => "verify failed",
             Self::Dropped => "dropped",

@@ -475,6 +475,9 @@ pub struct TaskInfo {
     /// `quota` while it is exhausted; `approval` while a tool call of its agent waits for approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
+    /// Reason why the merge queue keeps its proposal without landing it, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
     /// The phase it is in, from 1; 0 before the start and for a task without.
     pub current_phase: u32,
     /// Phases in all.

@@ -115,6 +115,24 @@ pub enum GitHub {
         /// The description, in Markdown.
         body: String,
     },
+    /// Reads if the pull request of a branch is open. Requested by the daemon for its merge queue;
+    /// agents have no action for it (`QUEUE-1`).
+    FindPullRequest {
+        /// `owner/name`.
+        repository: String,
+        /// The branch to merge.
+        head: String,
+        /// Its commit.
+        commit: String,
+    },
+}
+
+/// Result of [`GitHub::FindPullRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PullRequestStatus {
+    /// False if it was merged or closed, or cannot be found.
+    pub is_open: bool,
 }
 
 /// Result of [`GitHub::OpenPullRequest`].

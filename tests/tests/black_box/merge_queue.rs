@@ -15,14 +15,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use goondan_tests::git_server::GitServer;
-use goondan_tests::provider::{Provider, ProviderResponse};
+use goondan_tests::provider::{Gate, Provider, ProviderResponse};
 use goondan_tests::random::Random;
+use goondan_tests::wait::within;
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
@@ -313,23 +314,15 @@ fn queue_1_changes_of_many_tasks_land_on_proved_bases_despite_kills() {
     let begun = Instant::now();
     let kills = if is_long { count } else { 6 };
     for _ in 0..kills {
-        let end = Instant::now() + Duration::from_millis(random.below(KILL_WITHIN_MS));
-        while Instant::now() < end && !serve(&home) {
-            thread::sleep(Duration::from_millis(20));
-        }
+        let limit = Duration::from_millis(random.below(KILL_WITHIN_MS));
+        within(limit, || serve(&home).then_some(()));
         drop(daemon.take().unwrap().kill());
         daemon = Some(Daemon::start(&home));
     }
     let limit = Duration::from_secs(60 + 20 * count);
-    while !serve(&home) {
-        let shown = || home.gdn(&["task", "queue", "list"]).stdout;
-        assert!(
-            begun.elapsed() < limit,
-            "not all tasks are completed: {}",
-            shown()
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    let is_served = within(limit, || serve(&home).then_some(())).is_some();
+    let shown = || home.gdn(&["task", "queue", "list"]).stdout;
+    assert!(is_served, "not all tasks are completed: {}", shown());
     wait_until("the tasks' outcomes are recorded", || {
         records(&home, "acknowledged").len() == records(&home, "entered").len()
     });
@@ -382,6 +375,27 @@ fn queue_1_a_person_holds_reorders_and_drops_proposals() {
     let held = home.gdn_json(&["task", "queue", "hold", "t0", "not today"]);
     assert_eq!(order(&held), ["t0", "t2", "t1"]);
     assert_eq!(held["entries"][0]["held"], "not today");
+    // The reason is where people look for what waits for them.
+    let items = home.gdn_json(&["inbox"]);
+    let items = items["items"].as_array().unwrap().iter();
+    let item = items.clone().find(|item| item["id"] == "t0").unwrap();
+    assert_eq!(
+        item["subject"],
+        "Change it: held in the merge queue: not today, phase 1 of 1"
+    );
+    let release = item["commands"][0].as_str().unwrap();
+    assert!(release.ends_with("task queue release t0"), "{release}");
+    let why = "t0: held in the merge queue: not today; release it: ";
+    for list in [&["ps"][..], &["task", "list"]] {
+        let told = home.gdn(list).stderr;
+        assert!(told.contains(why), "{told}");
+    }
+    let shown = home.gdn(&["task", "show", "t0"]).exits(0).stdout;
+    assert!(
+        shown.contains("held in the merge queue: not today"),
+        "{shown}"
+    );
+    assert!(shown.contains("task queue release t0"), "{shown}");
     home.write("project/pause", "0");
     home.gdn(&["task", "queue", "drop", "t2", "superseded"])
         .exits(0);
@@ -421,16 +435,17 @@ fn queue_1_throughput_is_measured_beside_landing_by_hand() {
         let ids: Vec<String> = (0..count)
             .map(|number| new_task(&home, number, LINES, "good"))
             .collect();
-        let waiting = |status: &str| {
-            let listed = home.gdn_json(&["task", "list", "--all"]);
-            let tasks = listed["tasks"].as_array().unwrap();
-            tasks.iter().filter(|task| task["status"] == status).count() == ids.len()
+        let limit = Duration::from_secs(30 + 5 * count);
+        let wait_for_all = |status: &str| {
+            let are_there = || {
+                let listed = home.gdn_json(&["task", "list", "--all"]);
+                let tasks = listed["tasks"].as_array().unwrap();
+                let there = tasks.iter().filter(|task| task["status"] == status);
+                (there.count() == ids.len()).then_some(())
+            };
+            assert!(within(limit, are_there).is_some(), "not all are {status}");
         };
-        let begun = Instant::now();
-        while !waiting("waiting_review") {
-            assert!(begun.elapsed() < Duration::from_secs(30 + 5 * count));
-            thread::sleep(Duration::from_millis(200));
-        }
+        wait_for_all("waiting_review");
         let begun = Instant::now();
         for id in &ids {
             if is_queued {
@@ -439,14 +454,18 @@ fn queue_1_throughput_is_measured_beside_landing_by_hand() {
             }
             home.gdn(&["task", "approve", id, "--allow-moved-base"])
                 .exits(0);
-            // By hand, the tests run after each change.
-            thread::sleep(Duration::from_secs(1));
-            digest(&home.project());
+            // By hand, the tests run after each change. They take as long as those of the queue.
+            let mut tests = Command::new("sh");
+            tests.args(["-c", "sleep \"$(cat pause)\" && sh digest.sh"]);
+            assert!(
+                tests
+                    .current_dir(home.project())
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
-        while !waiting("completed") {
-            assert!(begun.elapsed() < Duration::from_secs(30 + 5 * count));
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_for_all("completed");
         let minutes = begun.elapsed().as_secs_f64() / 60.0;
         f64::from(u32::try_from(count).unwrap()) / minutes
     };
@@ -479,17 +498,21 @@ fn land_on_branch(home: &Home, shop: &Path) {
     drop(daemon.take().unwrap().kill());
     let _daemon = Daemon::start(home);
     wait_until("all changes have landed", || serve(home));
-    let log = git(&["rev-list", "--reverse", "--min-parents=1", "main"]);
     assert_eq!(git(&["rev-list", "--merges", "main"]), "");
     let landings = landings(home);
-    let results: Vec<&str> = landings
-        .iter()
-        .map(|(.., result)| result.as_str())
-        .collect();
-    assert_eq!(log.lines().collect::<Vec<_>>(), results);
     let proofs = proofs(home, &ids);
+    let begun = records(home, "attempt_begun");
+    let mut before = first;
     for (attempt, base, result) in &landings {
-        assert_eq!(git(&["rev-parse", &format!("{result}^")]), *base);
+        assert_eq!(*base, before, "the history is linear");
+        // One commit for each proposal, with its task and its agent.
+        let format = "--format=%an %s: %(trailers:key=Goondan-Task,valueonly,separator=)";
+        let log = git(&["log", "--reverse", format, &format!("{base}..{result}")]);
+        let of_attempt = begun.iter().find(|data| data["attempt"] == *attempt);
+        let tasks = of_attempt.unwrap()["tasks"].as_array().unwrap().iter();
+        let expected = tasks.map(|task| format!("coder Change it: {}", task.as_str().unwrap()));
+        assert_eq!(log, expected.collect::<Vec<_>>().join("\n"));
+        before.clone_from(result);
         let files = tempfile::tempdir().unwrap();
         let into = format!("--work-tree={}", files.path().display());
         git(&["--git-dir=.", &into, "checkout", "-f", result, "--", "."]);
@@ -499,6 +522,7 @@ fn land_on_branch(home: &Home, shop: &Path) {
             "`{proof}` is not among {proofs:#?}"
         );
     }
+    assert_eq!(git(&["rev-parse", "main"]), before);
     for (number, ..) in tasks {
         assert_eq!(git(&["show", &format!("main:own/{number}.txt")]), "good");
         let shown = home.gdn_json(&["task", "show", &format!("t{number}")]);
@@ -530,36 +554,176 @@ fn queue_1_changes_land_on_a_branch_of_a_local_repository() {
     land_on_branch(&home, &shop);
 }
 
-#[test]
-fn queue_1_changes_are_pushed_to_a_branch() {
-    if !needs::program("git") {
-        return;
-    }
-    let token = "the-token-of-the-connection";
-    let github = Provider::start(|_| ProviderResponse::json(&json!({})));
-    let remotes = tempfile::tempdir().unwrap();
-    let server = GitServer::start(remotes.path(), "x-access-token", token);
-    let source = format!(
-        "source: {{repository: \"{}\", ref: main, connection: Connection/github}}
-    deliver: branch
----
+const TOKEN: &str = "the-token-of-the-connection";
+
+/// A bare repository behind a server, and a project whose tasks change it.
+struct Service {
+    home: Home,
+    shop: PathBuf,
+    _remotes: tempfile::TempDir,
+    _server: GitServer,
+}
+
+impl Service {
+    fn new(deliver: &str, github: &Provider) -> Self {
+        let remotes = tempfile::tempdir().unwrap();
+        let server = GitServer::start(remotes.path(), "x-access-token", TOKEN);
+        let source = format!(
+            "source: {{repository: \"{}\", ref: main, connection: Connection/github}}
+    deliver: {deliver}",
+            server.url("acme/shop.git")
+        );
+        let project = format!(
+            "{}---
 apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {{name: github}}
 spec:
   connectorRef: {{kind: Connector, name: github, package: \"@goondan/base\"}}
   config: {{endpoint: \"{}\", port: 0}}
-  secrets: {{webhookSecret: {{value: a-secret}}, token: {{value: {token}}}}}",
-        server.url("acme/shop.git"),
-        github.endpoint()
+  secrets: {{webhookSecret: {{value: a-secret}}, token: {{value: {TOKEN}}}}}\n",
+            PROJECT.replace("source: project", &source),
+            github.endpoint()
+        );
+        let home = home_with(&project, "0");
+        fs::create_dir(remotes.path().join("acme")).unwrap();
+        let shop = remotes.path().join("acme/shop.git");
+        bare_repository(&home, &shop);
+        Self {
+            home,
+            shop,
+            _remotes: remotes,
+            _server: server,
+        }
+    }
+}
+
+#[test]
+fn queue_1_changes_are_pushed_to_a_branch() {
+    if !needs::program("git") {
+        return;
+    }
+    let github = Provider::start(|_| ProviderResponse::json(&json!({})));
+    let service = Service::new("branch", &github);
+    land_on_branch(&service.home, &service.shop);
+}
+
+/// Pull requests of a fake of GitHub.
+type PullRequests = Arc<Mutex<Vec<Value>>>;
+
+/// A fake of the GitHub API. The answers to new pull requests wait at the gate.
+fn github_double(gate: Gate, pulls: PullRequests) -> Provider {
+    Provider::start(move |request| {
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+            return ProviderResponse::error(401, &json!({"message": "Bad credentials"}));
+        }
+        let mut pulls = pulls.lock().unwrap();
+        let list = "/v1/repos/acme/shop/pulls?state=all&head=acme:";
+        let head = request.path.strip_prefix(list);
+        let head = head.and_then(|rest| rest.strip_suffix("&per_page=100"));
+        match (request.method.as_str(), request.path.as_str(), head) {
+            ("GET", "/v1/rate_limit", _) => ProviderResponse::json(&json!({})),
+            ("GET", _, Some(head)) => {
+                let of_branch = pulls.iter().filter(|it| it["head"]["ref"] == head);
+                ProviderResponse::json(&json!(of_branch.collect::<Vec<_>>()))
+            }
+            ("POST", "/v1/repos/acme/shop/pulls", _) => {
+                let number = pulls.len() + 1;
+                let opened = json!({
+                    "number": number, "state": "open",
+                    "html_url": format!("https://github.com/acme/shop/pull/{number}"),
+                    "head": {"ref": request.body["head"], "sha": "any"}, "asked": request.body,
+                });
+                pulls.push(opened.clone());
+                ProviderResponse::error(201, &opened).behind(gate.clone())
+            }
+            _ => ProviderResponse::error(404, &json!({"message": "Not Found"})),
+        }
+    })
+}
+
+#[test]
+fn queue_1_pull_requests_are_opened_once_despite_a_kill() {
+    if !needs::program("git") {
+        return;
+    }
+    let (gate, pulls) = (Gate::default(), PullRequests::default());
+    let github = github_double(gate.clone(), pulls.clone());
+    let service = Service::new("pull-request", &github);
+    let (home, shop) = (&service.home, &service.shop);
+    let git = |args: &[&str]| {
+        let ran = Command::new("git").current_dir(shop).args(args).output();
+        let ran = ran.unwrap();
+        assert!(ran.status.success(), "{args:?}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    let first = git(&["rev-parse", "main"]);
+    let daemon = Daemon::serving(home);
+    let mut ids = vec![new_task(home, 0, 0, "good"), new_task(home, 1, 1, "good")];
+    wait_until("the changes are in the queue", || {
+        serve(home);
+        records(home, "entered").len() == 2
+    });
+    // The daemon is killed when a pull request is open, before it can know.
+    wait_until("a pull request is open", || {
+        pulls.lock().unwrap().len() == 1
+    });
+    drop(daemon.kill());
+    gate.open();
+    let _daemon = Daemon::start(home);
+    wait_until("both have pull requests", || serve(home));
+    let opened = pulls.lock().unwrap().clone();
+    assert_eq!(opened.len(), 2, "{opened:#?}");
+    assert_eq!(git(&["rev-parse", "main"]), first, "nothing is merged");
+    // Each is in front of the one before.
+    let branch_of = |opened: &Value| opened["head"]["ref"].as_str().unwrap().to_owned();
+    let (one, two) = (branch_of(&opened[0]), branch_of(&opened[1]));
+    let commit_of = |branch: &str| git(&["rev-parse", branch]);
+    assert_eq!(commit_of(&format!("{one}^")), first);
+    assert_eq!(commit_of(&format!("{two}^")), commit_of(&one));
+    // A person merges the first one. The next change is proved with the other one.
+    git(&["update-ref", "refs/heads/main", &commit_of(&one)]);
+    pulls.lock().unwrap()[0]["state"] = json!("closed");
+    ids.push(new_task(home, 2, 2, "good"));
+    wait_until("the third has a pull request", || serve(home));
+    let opened = pulls.lock().unwrap().clone();
+    assert_eq!(opened.len(), 3, "{opened:#?}");
+    assert_eq!(opened[2]["asked"]["title"], "Change it");
+    let text = opened[2]["asked"]["body"].as_str().unwrap();
+    assert!(
+        text.contains("https://github.com/acme/shop/pull/2"),
+        "{text}"
     );
-    let (before, after) = PROJECT.split_once("source: project").unwrap();
-    let (source, connection) = source.split_once("\n---").unwrap();
-    let home = home_with(&format!("{before}{source}{after}---{connection}\n"), "0");
-    fs::create_dir(remotes.path().join("acme")).unwrap();
-    let shop = remotes.path().join("acme/shop.git");
-    bare_repository(&home, &shop);
-    land_on_branch(&home, &shop);
+    assert!(
+        !text.contains("https://github.com/acme/shop/pull/1"),
+        "{text}"
+    );
+    assert_eq!(commit_of("goondan/t2^"), commit_of(&two));
+    // `verify` passed on exactly the files of each.
+    let proofs = proofs(home, &ids);
+    for (attempt, base, result) in landings(home) {
+        assert!(base == first || base == commit_of(&one), "{base}");
+        let files = tempfile::tempdir().unwrap();
+        let into = format!("--work-tree={}", files.path().display());
+        git(&["--git-dir=.", &into, "checkout", "-f", &result, "--", "."]);
+        let proof = format!("attempt-{attempt} {}", digest(files.path()));
+        assert!(
+            proofs.contains(&proof),
+            "`{proof}` is not among {proofs:#?}"
+        );
+    }
+    for id in &ids {
+        let shown = home.gdn_json(&["task", "show", id]);
+        assert_eq!(shown["proposal"]["branch"], format!("goondan/{id}"));
+        let url = shown["proposal"]["pullRequest"].as_str().unwrap();
+        assert!(
+            url.starts_with("https://github.com/acme/shop/pull/"),
+            "{shown}"
+        );
+    }
+    let listed = home.gdn(&["task", "queue", "list"]).exits(0).stdout;
+    let line = "t2: pull request: https://github.com/acme/shop/pull/3";
+    assert!(listed.contains(line), "{listed}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{
     ApprovalId, ChangesetId, EventId, InstanceKey, QuestionId, ToolCallId, WorkspaceId,
 };
-use goondan_protocol::task::TaskId;
+use goondan_protocol::task::{TaskId, TaskStatus};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
@@ -410,8 +410,27 @@ impl Reader<'_> {
 
     fn task(&mut self, info: TaskInfo) {
         let id = &info.task_id;
-        let commands = [format!("task show {id}")];
-        let reason = info.damaged.or(info.blocked_by).or(info.warning);
+        let show = format!("task show {id}");
+        let commands = match &info.held {
+            Some(_) => self.commands(
+                &info.workspace_id,
+                [
+                    format!("task queue release {id}"),
+                    format!("task queue drop {id}"),
+                    show,
+                ],
+            ),
+            None => self.commands(&info.workspace_id, [show]),
+        };
+        let held = info
+            .held
+            .map(|why| format!("held in the merge queue: {why}"));
+        // The warning of a task in review says why it waits longer than expected.
+        let reason = info.damaged.or(held);
+        let reason = match info.status {
+            TaskStatus::WaitingReview => reason.or(info.warning).or(info.blocked_by),
+            _ => reason.or(info.blocked_by).or(info.warning),
+        };
         let reason = reason.unwrap_or_else(|| info.status.as_str().to_owned());
         let phase = match info.total_phases {
             0 => String::new(),
@@ -419,7 +438,7 @@ impl Reader<'_> {
         };
         let item = InboxItem {
             kind: "task",
-            commands: self.commands(&info.workspace_id, commands),
+            commands,
             id: id.to_string(),
             conversation: None,
             from: Some(info.agent.to_string()),

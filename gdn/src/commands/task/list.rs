@@ -55,6 +55,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     let table = table_of(&tasks, args.all_workspaces, text::now());
     output.data(table.render(output.canvas()))?;
     for info in &tasks {
+        note_held(info, context);
         if let Some(warning) = &info.warning {
             let line = format!("{}: {}", info.task_id, text::one_line(warning));
             output.note(output.err.paint(style::WARN, &line));
@@ -65,6 +66,21 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
         output.note(format!("Show a task and its decisions: {show}"));
     }
     Ok(())
+}
+
+/// Says why the merge queue holds the proposal of a task, if it does, and what ends the hold.
+pub(in crate::commands) fn note_held(info: &TaskInfo, context: &Context) {
+    if let Some(why) = &info.held {
+        let id = &info.task_id;
+        let release = format!("--workspace {} task queue release {id}", info.workspace_id);
+        let release = context.daemon_command(&release);
+        let line = format!(
+            "{id}: held in the merge queue: {}; release it: {release}",
+            text::one_line(why)
+        );
+        let output = context.output;
+        output.note(output.err.paint(style::WARN, &line));
+    }
 }
 
 /// True if its agent waits for the approval of a tool call.
@@ -86,6 +102,7 @@ pub(super) fn status_word(info: &TaskInfo) -> &'static str {
         TaskStatus::WaitingDependency => "needs something",
         TaskStatus::WaitingQuestion => "asks",
         TaskStatus::WaitingReview if is_queued(info) => "queued",
+        TaskStatus::WaitingReview if info.held.is_some() => "held",
         TaskStatus::WaitingReview => "to review",
         TaskStatus::Paused
             if matches!(info.blocked_by.as_deref(), Some("budget" | "shared_budget")) =>
@@ -177,6 +194,7 @@ pub(super) mod tests {
             agent: "claude".parse().unwrap(),
             status,
             blocked_by: None,
+            held: None,
             current_phase: 2,
             total_phases: 3,
             progress: 40,
@@ -199,21 +217,32 @@ pub(super) mod tests {
         // A damaged task as listed by the daemon.
         damaged.title = String::new();
         damaged.updated_at = None;
+        let mut queued = info("queued", TaskStatus::WaitingReview);
+        queued.held = Some("`verify` could not be run".to_owned());
         let tasks = [
             info("shop", TaskStatus::WaitingQuestion),
             held,
             damaged,
             info("done", TaskStatus::Completed),
+            queued,
         ];
         let now = Timestamp::from_unix_millis(120_000);
         let shown = at_three_widths(|canvas| table_of(&tasks, false, now).render(canvas));
-        for said in ["asks", "over budget", "damaged", "completed", "2/3 40 %"] {
+        for said in [
+            "asks",
+            "over budget",
+            "damaged",
+            "completed",
+            "held",
+            "2/3 40 %",
+        ] {
             assert!(shown.contains(said), "{said}:\n{shown}");
         }
         assert!(
             !shown.contains("2m ago"),
             "nothing is known of it:\n{shown}"
         );
+        assert!(tasks[4].needs_person());
         assert!(tasks[1].needs_person() && tasks[2].needs_person() && !tasks[3].needs_person());
     }
 }

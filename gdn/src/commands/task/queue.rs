@@ -34,7 +34,8 @@ Examples:
 
 The queue merges the proposal with the current files of the project, or of the branch that `source` of its agent names,
 and runs `verify` there. If that passes and the files are still the same, the proposal lands and the task is completed.
-Otherwise the task goes back to its agent, with the conflicts or the output of `verify`, on the current files.")]
+Otherwise the task goes back to its agent, with the conflicts or the output of `verify`, on the current files.
+With `deliver: pull-request`, it lands as a pull request, which you or the service merge later.")]
     Add(QueueAddArgs),
     /// Keep a proposal in the queue without landing it
     #[command(after_help = "\

@@ -147,6 +147,10 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
     if let Some(problem) = info.damaged.as_ref().or(detail.failure.as_ref()) {
         table.field("Why", Cell::styled(text::one_line(problem), style::BAD));
     }
+    if let Some(why) = &info.held {
+        let why = format!("held in the merge queue: {}", text::one_line(why));
+        table.field("Why", Cell::styled(why, style::WARN));
+    }
     if info.total_phases > 0 {
         let phase = format!("{} of {}", info.current_phase, info.total_phases);
         table.field("Phase", phase);
@@ -414,7 +418,13 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
             next("Apply it", format!("proposal apply {of}"));
         }
     }
-    if detail.review.is_some() {
+    if detail.info.held.is_some() {
+        next(
+            "Release it in the merge queue",
+            format!("task queue release {id}"),
+        );
+        next("Remove it from the queue", format!("task queue drop {id}"));
+    } else if detail.review.is_some() {
         next("Approve it", format!("task approve {id}"));
         next("Request changes", format!("task rework {id} TEXT"));
     }

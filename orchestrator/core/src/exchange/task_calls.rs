@@ -19,13 +19,27 @@ pub(crate) enum TaskCallRef {
     Notification(NotificationRef),
     /// The pull request as which the proposal of this task is delivered.
     PullRequest(TaskRef),
+    /// If the pull request of an earlier attempt of the merge queue is open, for the attempt in
+    /// progress, which is about this task.
+    QueueLook {
+        at: TaskRef,
+        attempt: u64,
+        about: u64,
+    },
+    /// The pull request of an attempt of the merge queue.
+    QueuePullRequest {
+        at: TaskRef,
+        attempt: u64,
+    },
 }
 
 impl TaskCallRef {
     pub(crate) fn at(&self) -> &TaskRef {
         match self {
             Self::Notification(of) => &of.at,
-            Self::PullRequest(at) => at,
+            Self::PullRequest(at)
+            | Self::QueueLook { at, .. }
+            | Self::QueuePullRequest { at, .. } => at,
         }
     }
 }

@@ -422,6 +422,11 @@ pub(crate) enum QueueFollowUp {
         attempt: u64,
     },
     Landed(Landing),
+    /// The pull request of a landing is recorded.
+    Opened {
+        landing: Landing,
+        url: String,
+    },
     Discarded,
     HandedBack {
         proposal: Proposal,

@@ -7,10 +7,11 @@
 use goondan_protocol::call::{CallError, CallOutcome};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::git::RepositoryUrl;
+use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::service::{ConnectorRequest, GitHub, PullRequest};
 use goondan_protocol::task::{
     CliAgentDefinition, DeliveredBranch, RepositoryAccess, RepositorySource, TaskDelivery,
-    TaskSource,
+    TaskSource, title_and_text,
 };
 use goondan_tasks::machine::{Delivery, TaskInput};
 use serde_json::Value;
@@ -25,27 +26,15 @@ use crate::exchange::{NoteDelivery, ProposalWork, TaskRef};
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PULL_REQUEST_WAIT_MS;
 
-/// Longest title of a pull request, in characters.
-const TITLE_CHARS_MAX: usize = 120;
-
 /// Longest description of a pull request, in characters.
-const BODY_CHARS_MAX: usize = 60_000;
+pub(super) const BODY_CHARS_MAX: usize = 60_000;
 
-/// Title and description of a pull request: the summary's heading or first line, and the rest.
-fn pull_request_text(summary: &str, task_title: &str) -> (String, String) {
-    let summary = summary.trim();
-    let (first, rest) = summary.split_once('\n').unwrap_or((summary, ""));
-    let heading = first.trim_start_matches('#').trim();
-    // The heading of a generated summary is the same for all proposals.
-    let is_title = !heading.is_empty() && heading != "What changed";
-    let (title, body) = match is_title && heading.chars().count() <= TITLE_CHARS_MAX {
-        true => (heading, rest.trim()),
-        false => (task_title, summary),
-    };
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = title.chars().take(TITLE_CHARS_MAX).collect();
-    let body = body.chars().take(BODY_CHARS_MAX).collect();
-    (title, body)
+/// Where pull requests are opened.
+#[derive(Debug)]
+pub(super) struct RequestPlace {
+    pub(super) connection: ConnectionName,
+    /// `owner/name`.
+    pub(super) repository: String,
 }
 
 impl Tasks {
@@ -115,30 +104,48 @@ impl Tasks {
         }
     }
 
+    /// Where the pull requests of a task are opened.
+    pub(super) fn request_place(
+        &self,
+        fleet: &Fleet,
+        at: &TaskRef,
+    ) -> Result<RequestPlace, String> {
+        let connection = self.repository_access(fleet, at).connection;
+        let connection = connection.ok_or("its agent's `source` names no `connection` for it")?;
+        let state = self.entry(at).and_then(TaskEntry::state);
+        let url = state.ok_or("the task cannot be read")?;
+        let url = url.task.source.repository();
+        let url = url.and_then(RepositorySource::url);
+        let repository = url.as_ref().and_then(RepositoryUrl::owner_and_name);
+        let repository = repository.ok_or("its repository has no name of the form `OWNER/NAME`")?;
+        Ok(RequestPlace {
+            connection,
+            repository: repository.to_owned(),
+        })
+    }
+
     fn open_pull_request(
         &self,
         fleet: &mut Fleet,
         at: &TaskRef,
         branch: &DeliveredBranch,
     ) -> Result<(), String> {
-        let connection = self.repository_access(fleet, at).connection;
-        let connection = connection.ok_or("its agent's `source` names no `connection` for it")?;
+        let RequestPlace {
+            connection,
+            repository,
+        } = self.request_place(fleet, at)?;
         let state = self.entry(at).and_then(TaskEntry::state);
         let state = state.ok_or("the task cannot be read")?;
-        let url = state.task.source.repository();
-        let url = url.and_then(RepositorySource::url);
-        let repository = url.as_ref().and_then(RepositoryUrl::owner_and_name);
-        let repository = repository.ok_or("its repository has no name of the form `OWNER/NAME`")?;
         let base = branch.into.clone();
         let base = base.ok_or("the repository has no default branch to merge into")?;
-        let (title, body) = pull_request_text(&branch.summary, &state.task.title);
+        let (title, body) = title_and_text(&branch.summary, &state.task.title);
         let request = ConnectorRequest::of(&GitHub::OpenPullRequest {
-            repository: repository.to_owned(),
+            repository,
             head: branch.branch.clone(),
             commit: branch.commit.clone(),
             base,
             title,
-            body,
+            body: body.chars().take(BODY_CHARS_MAX).collect(),
         });
         let call = TaskCall {
             of: TaskCallRef::PullRequest(at.clone()),
@@ -227,7 +234,7 @@ impl Tasks {
     }
 }
 
-fn error_text(error: &CallError) -> String {
+pub(super) fn error_text(error: &CallError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
         None => error.message.clone(),
@@ -245,25 +252,4 @@ fn not_opened(at: &TaskRef, branch: &str, error: &str) -> ControlError {
         "try again: `gdn task approve {task}`; approve it without a pull request: \
          `--without-delivery`"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repo_3_summary_becomes_title_and_text_of_a_pull_request() {
-        let text = |summary: &str| pull_request_text(summary, "Fix  the\nlogin");
-        let pair = |title: &str, body: &str| (title.to_owned(), body.to_owned());
-        assert_eq!(
-            text("# Check the name\n\nIt was never checked.\n"),
-            pair("Check the name", "It was never checked.")
-        );
-        assert_eq!(text("Mended\n"), pair("Mended", ""));
-        let generated = "# What changed\n\n- modified `a`";
-        assert_eq!(text(generated), pair("Fix the login", generated));
-        let long = "word ".repeat(40);
-        assert_eq!(text(&long), pair("Fix the login", long.trim()));
-        assert_eq!(text(""), pair("Fix the login", ""));
-    }
 }

@@ -216,6 +216,12 @@ impl Tasks {
         let of = match of {
             TaskCallRef::Notification(of) => of,
             TaskCallRef::PullRequest(at) => return self.on_pull_request(fleet, &at, outcome),
+            TaskCallRef::QueueLook { at, attempt, about } => {
+                return self.on_queue_looked(fleet, &at, (attempt, about), outcome);
+            }
+            TaskCallRef::QueuePullRequest { at, attempt } => {
+                return self.on_queue_opened(fleet, &at, attempt, outcome);
+            }
         };
         let Some(delivery) = self.notifying.under_way.get_mut(&of) else {
             return;

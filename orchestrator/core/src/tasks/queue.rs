@@ -9,12 +9,13 @@
 //!
 //! * `changes`: changes by people, and the view for clients.
 //! * `hand_back`: outcomes, for the tasks.
+//! * `pull_requests`: what the service is asked.
 
 use std::collections::BTreeSet;
 
 use goondan_merge_queue::{
-    Action, Event, Landing, LandingResult, MergeQueue, Outcome, Output, Proof, Proposal, Rebase,
-    Record,
+    Action, Event, Landing, LandingResult, MergeQueue, OpenPullRequest, Outcome, Output, Proof,
+    Proposal, Rebase, Record, Target,
 };
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
@@ -24,6 +25,7 @@ use goondan_tasks::state::State;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::pull_requests::PullRequestLook;
 use super::Tasks;
 use super::entry::TaskEntry;
 use super::proofs::{ProofRun, queue_ref};
@@ -39,6 +41,9 @@ use crate::{LogEvent, RequestToken};
 
 mod changes;
 mod hand_back;
+mod pull_requests;
+
+pub(super) use changes::QueueStanding;
 
 /// The queue of one workspace.
 #[derive(Debug, Default)]
@@ -52,8 +57,14 @@ pub(super) struct Queue {
     pub(super) proof: Option<ProofRun>,
     /// Attempts whose files are removed once the process of their proof is gone.
     pub(super) discards: Vec<u64>,
+    /// Questions about earlier pull requests that the service has not answered yet.
+    looking: Option<PullRequestLook>,
+    /// Landing whose pull request is being opened.
+    opening: Option<Landing>,
     /// Landing whose outcome could not be found yet.
     unknown: Option<Landing>,
+    /// Why, until it is found.
+    trouble: Option<String>,
     /// Tasks that are being handed their proposals back.
     returning: BTreeSet<TaskId>,
     /// Next time at which a failed operation is repeated, on the clock of `ClockTime::mono_ms`.
@@ -90,7 +101,7 @@ impl QueueStep {
                 landing.proposals.first().map(|proposal| &proposal.task)
             }
             Self::HandBack(queued) => Some(&queued.task),
-            Self::Load | Self::Record(_) | Self::Discard { .. } => None,
+            Self::Load | Self::Record(_) | Self::Discard { .. } | Self::NoteOpened { .. } => None,
         }
     }
 }
@@ -259,7 +270,14 @@ impl Tasks {
             return;
         }
         match action {
-            Action::Rebase { attempt, proposals } => {
+            Action::Look { attempt, opened } => {
+                self.look_at_pull_requests(fleet, id, attempt, &opened);
+            }
+            Action::Rebase {
+                attempt,
+                earlier,
+                proposals,
+            } => {
                 let found = self.sandboxes_of(id, &proposals);
                 let is_missing = |it: &&Proposal| !found.iter().any(|other| other.task == it.task);
                 // It would land as if its changes were part of the result.
@@ -267,8 +285,18 @@ impl Tasks {
                     let (task, why) = (missing.task.clone(), UNREADABLE.to_owned());
                     return self.queue_event(fleet, id, Event::Hold { task, why });
                 }
+                let earlier = match self.earlier_sandboxes(id, &earlier) {
+                    Ok(earlier) => earlier,
+                    Err(why) => {
+                        let rebase = Rebase::Failed { why };
+                        return self.queue_event(fleet, id, Event::Rebased { attempt, rebase });
+                    }
+                };
+                let is_request = |it: &Proposal| matches!(it.target, Target::PullRequest { .. });
                 let step = QueueStep::Rebase {
                     attempt,
+                    earlier,
+                    is_pull_request: proposals.iter().any(is_request),
                     proposals: found,
                 };
                 self.post(fleet, id, step, QueueFollowUp::Rebased { attempt });
@@ -302,11 +330,31 @@ impl Tasks {
             let state = self.entry(&at).and_then(TaskEntry::durable)?;
             Some(QueuedSandbox {
                 task: proposal.task.clone(),
+                title: state.task.title.clone(),
                 at: sandbox_of(state)?,
                 digest: proposal.digest.clone(),
             })
         });
         found.collect()
+    }
+
+    /// Changes of open pull requests, each with its URL.
+    fn earlier_sandboxes(
+        &self,
+        id: &WorkspaceId,
+        opened: &[OpenPullRequest],
+    ) -> Result<Vec<(QueuedSandbox, String)>, String> {
+        let sandbox = |opened: &OpenPullRequest| {
+            let found = self.sandboxes_of(id, std::slice::from_ref(&opened.proposal));
+            let found = found.into_iter().next().ok_or_else(|| {
+                format!(
+                    "the task of pull request {} cannot be read, which is still open: merge or close it",
+                    opened.url
+                )
+            })?;
+            Ok((found, opened.url.clone()))
+        };
+        opened.iter().map(sandbox).collect()
     }
 
     /// An operation on the files of the queue has ended.
@@ -335,25 +383,15 @@ impl Tasks {
                 self.queue_event(fleet, id, Event::Rebased { attempt, rebase });
             }
             QueueFollowUp::Landed(landing) => match read::<LandingResult>(result) {
-                Ok(result) => {
-                    let Landing {
-                        attempt, proposals, ..
-                    } = landing;
-                    let landing = result;
-                    self.queue_event(fleet, id, Event::Landed { attempt, landing });
-                    // A proposal that was withdrawn in the meantime was kept for its landing.
-                    for proposal in proposals {
-                        self.note_change_to_queue(fleet, &TaskRef::new(id, &proposal.task));
-                    }
+                Ok(LandingResult::Pushed { summary }) => {
+                    self.open_queued(fleet, id, landing, &summary);
                 }
-                Err(error) => {
-                    Self::log_problem(fleet, id, "failed to land proposals", &error);
-                    let retry_at_ms = fleet.now().mono_ms.saturating_add(QUEUE_RETRY_MS);
-                    if let Some(queue) = self.queue_mut(id) {
-                        queue.unknown = Some(landing);
-                        queue.retry_at_ms = retry_at_ms;
-                    }
-                }
+                Ok(result) => self.on_landed(fleet, id, landing, result),
+                Err(error) => self.on_landing_unknown(fleet, id, landing, &error),
+            },
+            QueueFollowUp::Opened { landing, url } => match result {
+                Ok(_) => self.on_landed(fleet, id, landing, LandingResult::Opened { url }),
+                Err(error) => self.on_landing_unknown(fleet, id, landing, &error),
             },
             QueueFollowUp::Discarded => {
                 if let Err(error) = result {
@@ -365,6 +403,51 @@ impl Tasks {
                 let rebased = read::<Vec<String>>(result).map_err(|error| in_words(&error));
                 self.on_handed_back(fleet, id, &proposal, &outcome, &rebased);
             }
+        }
+    }
+
+    fn on_landed(
+        &mut self,
+        fleet: &mut Fleet,
+        id: &WorkspaceId,
+        landing: Landing,
+        result: LandingResult,
+    ) {
+        if let Some(queue) = self.queue_mut(id) {
+            queue.trouble = None;
+        }
+        let Landing {
+            attempt, proposals, ..
+        } = landing;
+        let landing = result;
+        self.queue_event(fleet, id, Event::Landed { attempt, landing });
+        // A proposal that was withdrawn in the meantime was kept for its landing.
+        for proposal in proposals {
+            self.note_change_to_queue(fleet, &TaskRef::new(id, &proposal.task));
+        }
+    }
+
+    /// It is not known if a landing happened: the queue looks again later.
+    fn on_landing_unknown(
+        &mut self,
+        fleet: &mut Fleet,
+        id: &WorkspaceId,
+        landing: Landing,
+        error: &ControlError,
+    ) {
+        Self::log_problem(fleet, id, "failed to land proposals", error);
+        let retry_at_ms = fleet.now().mono_ms.saturating_add(QUEUE_RETRY_MS);
+        let why = in_words(error);
+        let mut is_news = false;
+        let tasks: Vec<TaskId> = landing.proposals.iter().map(|it| it.task.clone()).collect();
+        if let Some(queue) = self.queue_mut(id) {
+            is_news = queue.trouble.as_ref() != Some(&why);
+            queue.trouble = Some(why);
+            queue.unknown = Some(landing);
+            queue.retry_at_ms = retry_at_ms;
+        }
+        for task in tasks.iter().filter(|_| is_news) {
+            self.announce_queued(fleet, &TaskRef::new(id, task));
         }
     }
 
@@ -422,7 +505,10 @@ impl Tasks {
         let retry_at_ms = fleet.now().mono_ms.saturating_add(QUEUE_RETRY_MS);
         if let Some(queue) = self.queue_mut(id) {
             queue.machine = None;
+            queue.looking = None;
+            queue.opening = None;
             queue.unknown = None;
+            queue.trouble = None;
             queue.retry_at_ms = retry_at_ms;
         }
     }

@@ -2,9 +2,12 @@
 
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_merge_queue::Record;
+use goondan_merge_queue::limits::RETRIES_MAX;
+use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ipc::{Pong, ToOrchestrator};
 use goondan_tasks::limits::STALL_MS;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -21,6 +24,7 @@ fn next(world: &World) -> &'static str {
             QueueStep::Land { .. } => "land",
             QueueStep::Find { .. } => "find",
             QueueStep::Discard { .. } => "discard",
+            QueueStep::NoteOpened { .. } => "note opened",
             QueueStep::HandBack(_) => "hand back",
         },
         Some(_) => "other",
@@ -30,8 +34,12 @@ fn next(world: &World) -> &'static str {
 
 /// Creates a task, and runs it until it waits for a review.
 fn bring_to_review(world: &mut World, task: &str) {
+    bring_from(world, task, &json!("project"));
+}
+
+fn bring_from(world: &mut World, task: &str, source: &Value) {
     let new = json!({
-        "taskId": task, "title": "Build it", "description": "Do so.", "source": "project",
+        "taskId": task, "title": "Build it", "description": "Do so.", "source": source,
         "start": true,
     });
     world.get("task.new", &new).unwrap();
@@ -158,6 +166,155 @@ fn queue_1_landed_proposal_completes_its_task() {
     let view = bench.world.get("queue.list", &json!({})).unwrap();
     assert_eq!(view["entries"], json!([]));
     assert_eq!(view["outcomes"][0]["kind"], "landed");
+}
+
+const URL: &str = "https://git.example/acme/shop/pull/1";
+
+fn source() -> Value {
+    json!({"repository": "https://git.example/acme/shop", "ref": "main"})
+}
+
+fn answer(value: &Value) -> CallOutcome {
+    CallOutcome::Ok(to_raw_value(value).unwrap())
+}
+
+fn failure() -> CallOutcome {
+    CallOutcome::Error(CallError::new(CallErrorCode::Refused, "no rights"))
+}
+
+impl Bench {
+    /// A workspace in which a task waits for a review before its pull request.
+    fn requesting() -> Self {
+        let mut world = World::requesting();
+        world.connect(true);
+        bring_from(&mut world, "t", &source());
+        let records = Vec::new();
+        Self { world, records }
+    }
+
+    /// The branch of its pull request was pushed.
+    fn push(&mut self, step: &str) {
+        let pushed = json!({"kind": "pushed", "summary": "Mend it\n\nIt broke."});
+        self.done(step, pushed);
+    }
+
+    /// Method and parameters of the last call of the connection.
+    fn last_call(&self) -> (&str, Value) {
+        let call = self.world.calls.last().unwrap();
+        let params = serde_json::to_value(&call.params).unwrap();
+        (call.method.as_str(), params)
+    }
+
+    fn called(&mut self, outcome: CallOutcome) {
+        self.world.called(outcome);
+        self.record();
+    }
+}
+
+#[test]
+fn queue_1_pull_request_before_a_kill_is_found_and_completes_its_task() {
+    let mut bench = Bench::requesting();
+    bench.enter();
+    bench.prove(0);
+    bench.push("land");
+    let (method, params) = bench.last_call();
+    assert_eq!(method, "openPullRequest");
+    let wanted = json!({
+        "repository": "acme/shop", "head": "goondan/t", "commit": "r", "base": "main",
+        "title": "Mend it", "body": "It broke.",
+    });
+    assert_eq!(params, wanted);
+    // The service has opened it, but the daemon does not know.
+    bench.world.kill_daemon();
+    bench.world.settle();
+    let records = serde_json::to_value(&bench.records).unwrap();
+    bench.done("load", records);
+    bench.push("find");
+    bench.world.connect(true);
+    assert_eq!(bench.world.calls.len(), 2);
+    assert_eq!(bench.last_call().1, wanted);
+    assert_eq!(bench.world.status("t"), "waiting_review");
+    bench.called(answer(&json!({"number": 1, "url": URL})));
+    bench.done("note opened", json!({}));
+    assert_eq!(bench.world.status("t"), "completed");
+    let shown = bench
+        .world
+        .get("task.show", &json!({"taskId": "t"}))
+        .unwrap();
+    assert_eq!(shown["proposal"]["branch"], "goondan/t", "{shown}");
+    assert_eq!(shown["proposal"]["pullRequest"], URL);
+    let view = bench.world.get("queue.list", &json!({})).unwrap();
+    assert_eq!(view["outcomes"][0]["kind"], "opened");
+    assert_eq!(view["outcomes"][0]["detail"], URL);
+}
+
+#[test]
+fn queue_1_next_proof_adds_the_pull_requests_that_are_open() {
+    let mut bench = Bench::requesting();
+    bench.enter();
+    bench.prove(0);
+    bench.push("land");
+    bench.called(answer(&json!({"number": 1, "url": URL})));
+    bench.done("note opened", json!({}));
+    bring_from(&mut bench.world, "u", &source());
+    let enter = json!({"taskId": "u", "change": {"kind": "enter"}});
+    bench.world.ask("queue.change", &enter);
+    bench.record();
+    assert_eq!(next(&bench.world), "nothing", "the service is asked first");
+    let about = json!({"repository": "acme/shop", "head": "goondan/t", "commit": "r"});
+    assert_eq!(bench.last_call(), ("findPullRequest", about));
+    bench.called(answer(&json!({"isOpen": true})));
+    let step = match bench.world.proposal_works.front() {
+        Some(ProposalWork::Queue(work)) => &work.step,
+        work => panic!("{work:?}"),
+    };
+    let QueueStep::Rebase {
+        earlier,
+        proposals,
+        is_pull_request: true,
+        ..
+    } = step
+    else {
+        panic!("{step:?}");
+    };
+    let earlier: Vec<_> = earlier
+        .iter()
+        .map(|(queued, url)| (queued.task.as_str(), url.as_str()))
+        .collect();
+    assert_eq!(earlier, [("t", URL)]);
+    assert_eq!(proposals[0].task.as_str(), "u");
+}
+
+#[test]
+fn queue_1_pull_request_that_cannot_be_opened_is_left_to_a_person() {
+    let mut bench = Bench::requesting();
+    bench.enter();
+    for attempt in 0..=RETRIES_MAX {
+        if attempt > 0 {
+            bench.world.pass(20_000);
+            bench.record();
+            bench.done(
+                "rebase",
+                json!({"kind": "clean", "base": "b", "result": "r"}),
+            );
+        }
+        let process = bench.world.run("merge-queue");
+        bench.world.exit(process, Some(0));
+        bench.world.settle();
+        bench.record();
+        bench.push("land");
+        bench.called(failure());
+    }
+    let listed = bench
+        .world
+        .get("task.list", &json!({"needsMe": true}))
+        .unwrap();
+    let held = listed["tasks"][0]["held"].as_str().unwrap();
+    assert!(
+        held.contains("branch `goondan/t` was pushed") && held.contains("no rights"),
+        "{held}"
+    );
+    assert_eq!(listed["tasks"][0]["status"], "waiting_review");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::Tasks;
 use super::conversations::approvals_of;
 use super::disk::MeasurementFollowUp;
 use super::entry::{TaskEntry, TaskRequester};
+use super::queue::QueueStanding;
 use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
@@ -52,10 +53,14 @@ impl Tasks {
         entries
             .filter(|(at, _)| list.is_behind(&at.workspace_id, &at.task_id))
             .filter_map(|(at, entry)| {
-                let is_queued = self.is_queued(&at) && entry.damage().is_none();
+                let standing = match entry.damage() {
+                    Some(_) => QueueStanding::None,
+                    None => self.queue_standing(&at),
+                };
+                let is_queued = standing == QueueStanding::Queued;
                 let needs_person = needs_person(fleet, &at, entry) && !is_queued;
                 let mut info = shown(fleet, &at, entry)?;
-                note_queued(&mut info, is_queued);
+                note_queued(&mut info, standing);
                 Some((needs_person, info))
             })
             .filter(|(needs_person, info)| {
@@ -111,7 +116,7 @@ impl Tasks {
         detail.disk = self.disk_of(fleet, at);
         detail.approvals = approvals_of(fleet, at, state).cloned().collect();
         add_approval(&mut detail.info, !detail.approvals.is_empty());
-        note_queued(&mut detail.info, self.is_queued(at));
+        note_queued(&mut detail.info, self.queue_standing(at));
         detail.info.damaged = entry.damage().map(ToOwned::to_owned);
         Ok(detail)
     }
@@ -148,10 +153,14 @@ fn add_approval(info: &mut TaskInfo, is_asked: bool) {
     }
 }
 
-/// A task whose proposal is in the merge queue waits for the queue, not for a person.
-fn note_queued(info: &mut TaskInfo, is_queued: bool) {
-    if is_queued {
-        info.blocked_by = Some(BLOCKED_BY_QUEUE.to_owned());
+/// A task whose proposal is in the merge queue waits for the queue, and for a person only if
+/// the queue does.
+fn note_queued(info: &mut TaskInfo, standing: QueueStanding) {
+    match standing {
+        QueueStanding::None => {}
+        QueueStanding::Queued => info.blocked_by = Some(BLOCKED_BY_QUEUE.to_owned()),
+        QueueStanding::Held(why) => info.held = Some(why),
+        QueueStanding::Unknown(why) => info.warning = Some(why),
     }
 }
 
@@ -167,6 +176,7 @@ fn shown(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
             agent: "unknown".parse().ok()?,
             status: TaskStatus::Idle,
             blocked_by: None,
+            held: None,
             current_phase: 0,
             total_phases: 0,
             progress: 0,

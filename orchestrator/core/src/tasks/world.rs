@@ -20,8 +20,8 @@ use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, Notify, PromptChannel, SecretVariables, TaskAssignment,
-    TaskExited, TaskId, TaskStarted, TaskTold,
+    AgentFormat, CliAgentDefinition, Notify, PromptChannel, RepositorySource, SecretVariables,
+    TaskAssignment, TaskDelivery, TaskExited, TaskId, TaskSource, TaskStarted, TaskTold,
 };
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
@@ -223,6 +223,23 @@ impl World {
         for agent in bundle.cli_agents.values_mut() {
             agent.verify = vec!["test".to_owned()];
         }
+        Self::with(bundle)
+    }
+
+    /// With an agent whose work is verified, and becomes pull requests through a connection.
+    pub(super) fn requesting() -> Self {
+        let mut bundle = bundle();
+        let ops = connection();
+        for agent in bundle.cli_agents.values_mut() {
+            agent.verify = vec!["test".to_owned()];
+            agent.source = TaskSource::Repository(RepositorySource {
+                repository: "https://git.example/acme/shop".to_owned(),
+                reference: Some("main".to_owned()),
+            });
+            agent.repository.connection = Some(ops.name.clone());
+            agent.deliver = TaskDelivery::PullRequest;
+        }
+        bundle.connections.insert(ops.name.clone(), ops);
         Self::with(bundle)
     }
 

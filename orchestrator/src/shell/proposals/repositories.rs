@@ -84,6 +84,14 @@ impl BranchMaker for Git {
         in_time(commit(wanted)).map_err(|failure| failure.without(None))
     }
 
+    fn has_files(&self, wanted: &NewBranch<'_>, commit: &str) -> Result<bool, String> {
+        in_time(has_files(wanted, commit)).map_err(|failure| failure.without(None))
+    }
+
+    fn place(&self, at: &BranchPlace<'_>, to: &str, replaces: &[&str]) -> Result<bool, String> {
+        in_time(place(at, to, replaces)).map_err(|failure| failure.without(at.credentials))
+    }
+
     fn tip(&self, place: &BranchPlace<'_>) -> Result<Option<String>, String> {
         in_time(tip(place)).map_err(|failure| failure.without(place.credentials))
     }
@@ -459,14 +467,36 @@ fn git_by(directory: &Path, author: &str, at: Option<Timestamp>) -> Command {
 /// Makes the commit in an index of its own: no file of the project, no branch that is checked out and no hook has a part
 /// in it.
 async fn commit(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
+    let tree = tree_of(wanted).await?;
+    let NewBranch {
+        project,
+        base,
+        parent,
+        message,
+        author,
+        at,
+        ..
+    } = wanted;
+    let parent = parent.unwrap_or(base);
+    let mut by_author = git_by(project, author, Some(*at));
+    output_of_command(by_author.args(["commit-tree", &tree, "-p", parent, "-m", message])).await
+}
+
+async fn has_files(wanted: &NewBranch<'_>, commit: &str) -> Result<bool, RepositoryFailure> {
+    let tree = tree_of(wanted).await?;
+    let name = format!("{commit}^{{tree}}");
+    let parse = ["rev-parse", "--verify", "--end-of-options", &name];
+    let found = output_of_command(git_in(wanted.project).args(parse)).await?;
+    Ok(found == tree)
+}
+
+/// The tree of the base with the patch.
+async fn tree_of(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
     let NewBranch {
         project,
         base,
         patch,
         scratch,
-        message,
-        author,
-        at,
         ..
     } = wanted;
     let index = scratch.join(".branch-index");
@@ -488,9 +518,7 @@ async fn commit(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
     .await;
     // The index is no longer needed; the next call rewrites it.
     drop(std::fs::remove_file(&index));
-    let tree = made?;
-    let mut by_author = git_by(project, author, Some(*at));
-    output_of_command(by_author.args(["commit-tree", &tree, "-p", base, "-m", message])).await
+    made
 }
 
 async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
@@ -583,6 +611,50 @@ async fn advance(place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, 
         Ok(()) => Ok(true),
         Err(failure) => match tip(place).await? {
             Some(tip) if tip == from => Err(failure),
+            _ => Ok(false),
+        },
+    }
+}
+
+/// Makes a branch, or moves it from a commit that may be replaced. If another program changes it at
+/// the same time, one of the two fails.
+async fn place(
+    place: &BranchPlace<'_>,
+    to: &str,
+    replaces: &[&str],
+) -> Result<bool, RepositoryFailure> {
+    let found = tip(place).await?;
+    let from = match &found {
+        Some(found) if found == to => return Ok(true),
+        Some(found) if replaces.contains(&found.as_str()) => found.as_str(),
+        Some(_) => return Ok(false),
+        // An empty old value: only a branch that does not exist.
+        None => "",
+    };
+    let reference = format!("refs/heads/{}", place.branch);
+    let output = match place.address {
+        RepositoryAddress::Path(path) => {
+            let update = ["update-ref", &reference, to, from];
+            git_by(path, MERGE_QUEUE, None)
+                .args(update)
+                .output()
+                .await?
+        }
+        RepositoryAddress::Url(url) => {
+            git_over_network(place.commits, url, place.credentials)
+                .args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
+                .args(["--recurse-submodules=no", "--no-signed"])
+                .arg(format!("--force-with-lease={reference}:{from}"))
+                .args(["--", url.as_str(), &format!("{to}:{reference}")])
+                .output()
+                .await?
+        }
+    };
+    match succeeded(&output) {
+        Ok(()) => Ok(true),
+        Err(failure) => match tip(place).await? {
+            Some(tip) if tip == to => Ok(true),
+            tip if tip == found => Err(failure),
             _ => Ok(false),
         },
     }

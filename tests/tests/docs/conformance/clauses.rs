@@ -1558,8 +1558,11 @@ pub(super) const GROUPS: &[Group] = &[
                 "queue_1_changes_of_many_tasks_land_on_proved_bases_despite_kills",
                 "queue_1_changes_land_on_a_branch_of_a_local_repository",
                 "queue_1_changes_are_pushed_to_a_branch",
+                "queue_1_each_proposal_becomes_a_commit_of_its_agent",
+                "queue_1_pull_request_has_exactly_the_proved_files",
+                "queue_1_pull_requests_are_opened_once_despite_a_kill",
             ],
-            note: "a pull request is opened without the queue",
+            note: "",
         }],
     },
     Group {

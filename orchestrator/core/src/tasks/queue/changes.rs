@@ -36,14 +36,30 @@ fn target_of(source: &TaskSource, delivery: TaskDelivery) -> Result<Target, &'st
                 branch: branch.ok_or("its `source` has no `ref` with the branch to land on")?,
             })
         }
-        (_, TaskDelivery::PullRequest) => {
-            Err("the queue opens no pull requests, but its agent has `deliver: pull-request`")
+        (TaskSource::Repository(source), TaskDelivery::PullRequest) => {
+            let branch = source.reference.clone();
+            Ok(Target::PullRequest {
+                repository: source.repository.clone(),
+                branch: branch.ok_or("its `source` has no `ref` with the branch to merge into")?,
+            })
         }
         (TaskSource::Project, TaskDelivery::Branch) => {
             Err("the queue lands on the project's directory, but its agent has `deliver: branch`")
         }
         _ => Err("its agent has `deliver: proposal`, so that it stays a proposal"),
     }
+}
+
+/// Place of a task's proposal in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::tasks) enum QueueStanding {
+    None,
+    /// No person must do something about it.
+    Queued,
+    /// A person decides, because of this.
+    Held(String),
+    /// A person may have to remove the cause of this.
+    Unknown(String),
 }
 
 impl Tasks {
@@ -159,6 +175,11 @@ impl Tasks {
             Ok(target) => target,
             Err(why) => return refused(why, approve),
         };
+        if let Target::PullRequest { .. } = target
+            && let Err(why) = self.request_place(fleet, at)
+        {
+            return refused(&why, approve);
+        }
         if !state.task.checks.verify {
             let why = "its agent has no `runtime.verify`, the command that proves each landing";
             return refused(why, approve);
@@ -166,19 +187,28 @@ impl Tasks {
         Ok((digest.to_owned(), target))
     }
 
-    /// True if the proposal of a task is in the queue, and no person must do something about it.
-    pub(in crate::tasks) fn is_queued(&self, at: &TaskRef) -> bool {
+    /// Place of a task's proposal in the queue, as people see it with the task.
+    pub(in crate::tasks) fn queue_standing(&self, at: &TaskRef) -> QueueStanding {
         let state = self.entry(at).and_then(TaskEntry::durable);
         // A workspace may have thousands of tasks, and its queue many entries.
         if !state.is_some_and(may_be_queued) {
-            return false;
+            return QueueStanding::None;
         }
         let queue = self.spaces.get(&at.workspace_id).map(|space| &space.queue);
-        let machine = queue.and_then(|queue| queue.machine.as_ref());
-        machine.is_some_and(|machine| {
-            let mut entries = machine.entries();
-            entries.any(|(entry, _)| entry.proposal.task == at.task_id && entry.held.is_none())
-        })
+        let Some((queue, machine)) = queue.and_then(|it| Some((it, it.machine.as_ref()?))) else {
+            return QueueStanding::None;
+        };
+        let mut entries = machine.entries();
+        let Some((entry, stage)) = entries.find(|(it, _)| it.proposal.task == at.task_id) else {
+            return QueueStanding::None;
+        };
+        match (&entry.held, &queue.trouble, stage) {
+            (Some(why), ..) => QueueStanding::Held(why.clone()),
+            (None, Some(why), Stage::Landing) => QueueStanding::Unknown(format!(
+                "the merge queue could not find out if its proposal has landed, and tries again: {why}"
+            )),
+            _ => QueueStanding::Queued,
+        }
     }
 
     /// Why a task cannot be changed, if its proposal is landing, or has landed and its task does not know it yet.
@@ -244,7 +274,10 @@ impl Tasks {
             priority: entry.proposal.priority,
             into: match &entry.proposal.target {
                 Target::Project => None,
-                Target::Branch { repository, branch } => Some(format!("{branch} of {repository}")),
+                Target::Branch { repository, branch }
+                | Target::PullRequest { repository, branch } => {
+                    Some(format!("{branch} of {repository}"))
+                }
             },
             stage: match stage {
                 Stage::Waiting => QueueStage::Waiting,
@@ -257,7 +290,10 @@ impl Tasks {
         });
         let outcomes = machine.outcomes().map(|(proposal, outcome)| {
             let (kind, detail) = match outcome {
-                Outcome::Landed { .. } => (QueueOutcomeKind::Landed, None),
+                Outcome::Landed { pull_request, .. } => match pull_request {
+                    Some(url) => (QueueOutcomeKind::Opened, Some(url)),
+                    None => (QueueOutcomeKind::Landed, None),
+                },
                 Outcome::Conflict { text, .. } => (QueueOutcomeKind::Conflict, Some(text)),
                 Outcome::Unproved { log, .. } => (QueueOutcomeKind::Unproved, Some(log)),
                 Outcome::Dropped { why } => (QueueOutcomeKind::Dropped, Some(why)),

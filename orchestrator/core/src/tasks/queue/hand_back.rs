@@ -7,6 +7,7 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_tasks::machine::{Delivery, TaskInput};
 use goondan_tasks::state::State;
 
+use super::pull_requests::branch_of;
 use super::waiting_digest;
 use crate::exchange::tasks::QueueFollowUp;
 use crate::exchange::{QueueStep, TaskRef};
@@ -79,17 +80,21 @@ impl Tasks {
             return self.queue_event(fleet, id, Event::Acknowledged { task });
         }
         let digest = proposal.digest.clone();
-        if let Outcome::Landed { .. } = outcome {
+        if let Outcome::Landed { pull_request, .. } = outcome {
             let state = self.entry(&at).and_then(TaskEntry::durable);
             let phase = state.and_then(State::review).unwrap_or_default();
             let branch = match proposal.target {
                 Target::Project => None,
-                Target::Branch { branch, .. } => Some(branch),
+                Target::PullRequest { .. } if pull_request.is_some() => {
+                    Some(branch_of(&proposal.task))
+                }
+                // Without a change, it needs no pull request.
+                Target::Branch { branch, .. } | Target::PullRequest { branch, .. } => Some(branch),
             };
             let delivery = Delivery::Delivered {
                 digest,
                 branch,
-                pull_request: None,
+                pull_request,
             };
             return self.input(fleet, &at, TaskInput::Approve { phase, delivery }, None);
         }
