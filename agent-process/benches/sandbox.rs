@@ -1,5 +1,5 @@
-//! What a sandbox costs a program: `true` started bare, and under the tool supervisor without a sandbox
-//! and at each level, in turns. See `docs/performance.md`.
+//! Cost of a sandbox for a program: `true` started bare, and under the tool supervisor without a
+//! sandbox and at each level, in turns. See `docs/performance.md`.
 
 #![expect(clippy::print_stdout, reason = "a measure prints its result")]
 

@@ -1,4 +1,4 @@
-//! Questions to other agents: the path from a tool to the orchestrator and back.
+//! Sends requests of tools about other agents to the orchestrator, and returns the answers.
 //!
 //! [`AgentClient`] is the handle that tools hold; [`AgentRequests`] is its other end, in the
 //! process loop.

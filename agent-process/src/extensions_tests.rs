@@ -1,3 +1,6 @@
+//! Tests of the built-in extensions, and of the order in which a stack of extensions is entered and
+//! left.
+
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{EventSource, ReplyTo};
 use goondan_protocol::ids::{StepId, ToolCallId};

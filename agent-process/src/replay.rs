@@ -1,4 +1,5 @@
-//! Replays of incidents: plays recorded turns with the present engine and reports what it does.
+//! Replays of incidents: plays recorded turns with the current engine and reports its requests,
+//! calls and replies.
 //!
 //! Replies, tool results, answers of other agents and times come from the recording: no model of a
 //! provider is asked, no tool runs, and nothing is written. A scripted model is asked, because it

@@ -5,12 +5,13 @@
 //!
 //! # Map
 //!
-//! * [`launch`] decides what is started, with which variables.
-//! * [`dialogue`] decides what the program is to read next.
-//! * [`messages`] makes messages of what it writes, and [`liveness`] of what it does in silence.
-//! * [`tool_offer`] decides how the program is given goondan's tools, [`tool_server`] is the process
-//!   that offers them, and [`tool_calls`] are its calls.
-//! * [`places`] decides where the program works, and what it may touch.
+//! * [`launch`] decides the command line and the environment.
+//! * [`dialogue`] decides the program's next input.
+//! * [`messages`] converts the program's output to messages, and [`liveness`] its activity without
+//!   output.
+//! * [`tool_offer`] decides how the program receives goondan's tools. [`tool_server`] is the
+//!   process that serves them, and [`tool_calls`] are its calls.
+//! * [`places`] decides the program's directories and its access rights.
 //! * [`program`] is the program behind its supervisor.
 //! * [`freezer`] is the control group that pauses it, where available.
 //! * [`run_loop`] executes: one loop over the link and the program.

@@ -447,7 +447,7 @@ impl ToolRules for Toolbox {
     fn is_recoverable(&self, tool_name: &str) -> bool {
         match self.tools.get(tool_name) {
             Some(tool) => tool.recovery.is_some_and(Recovery::is_automatic),
-            // A server that was not listed yet says later whether its tool may run again.
+            // A server that was not listed yet reports later whether its tool may run again.
             None => self
                 .server_of(tool_name)
                 .is_some_and(|server| !server.is_listed() && server.may_have(tool_name)),

@@ -14,7 +14,7 @@ use crate::limits::ENCODED_PIECE_BYTES;
 pub(crate) enum ContentEncoding {
     Identity,
     Gzip,
-    /// With or without the frame of zlib, which many senders leave out (RFC 9110, 8.4.1.2).
+    /// With or without the frame of zlib, which many senders omit (RFC 9110, 8.4.1.2).
     Deflate,
 }
 
@@ -47,8 +47,8 @@ impl ContentEncoding {
         }
     }
 
-    /// The encoding of an answer whose request asked for none. As in `fetch`, a body whose encoding
-    /// is unknown there is not decoded.
+    /// The encoding of an answer whose request accepted none. As in `fetch`, a body with an unknown
+    /// encoding is not decoded.
     ///
     /// # Errors
     ///
@@ -64,14 +64,14 @@ impl ContentEncoding {
     }
 }
 
-/// Decodes one body. Everything that a part completes is returned at once, which keeps a stream
+/// Decodes one body. Returns everything that a part completes immediately, so that a stream stays
 /// live.
 pub(crate) enum BodyDecoder {
     Identity,
     Gzip(MultiGzDecoder<Vec<u8>>),
     Zlib(ZlibDecoder<Vec<u8>>),
     Deflate(DeflateDecoder<Vec<u8>>),
-    /// The first byte decides whether it has the frame of zlib.
+    /// The first byte shows whether the body has the frame of zlib.
     AnyDeflate,
 }
 

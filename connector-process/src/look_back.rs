@@ -1,5 +1,5 @@
 //! Actions whose outcome is unknown after a crash or a broken connection: the connector finds out
-//! whether they took effect, and makes them again if not.
+//! whether they took effect, and repeats them if not.
 //!
 //! [`next`] decides; it is pure. The service's API looks back ([`crate::service_api::ServiceApi`]).
 //!
@@ -14,7 +14,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Time between the two looks that find nothing, in milliseconds.
+/// Pause between the two look-backs that find nothing, in milliseconds.
 const SETTLE_MS: u64 = 2_000;
 
 /// Largest difference between this machine's clock and the service's, in milliseconds.
@@ -26,30 +26,30 @@ const KEY_DIGITS: usize = 32;
 /// A service's answer about an earlier attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Evidence {
-    /// It took effect, with this result.
+    /// The attempt took effect, with this result.
     Found(Value),
-    /// The service does not list it.
+    /// The service does not list the attempt.
     Absent,
-    /// The service recognizes the repetition, so it is not asked.
+    /// The service recognizes the repetition, so no look-back is needed.
     Recognized,
-    /// It cannot be found out, for this reason.
+    /// The outcome cannot be determined, for this reason.
     Unclear(String),
 }
 
 /// The next step for an action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
-    /// It is closed with this result.
+    /// End the call with this result.
     Close(Value),
-    /// It is made again.
+    /// Repeat the action.
     Make(LookedBack),
-    /// The service is asked once more, after this pause.
+    /// Look back once more, after this pause.
     LookAgain(Duration),
-    /// Its outcome stays unknown for a person, for this reason.
+    /// The outcome stays unknown, and a person decides, for this reason.
     Person(String),
 }
 
-/// Decides about an action whose service was asked `looks` times before.
+/// Decides about an action after `looks` earlier look-backs.
 pub(crate) fn next(evidence: Evidence, looks: u32) -> Next {
     match evidence {
         Evidence::Found(result) => Next::Close(result),
@@ -82,7 +82,7 @@ pub(crate) fn known(recovery: Recovery, since: Timestamp, now_ms: i64) -> Option
     }
 }
 
-/// Earliest time at which the service can have seen an attempt, in milliseconds since 1970.
+/// Earliest time at which the service can have received an attempt, in milliseconds since 1970.
 pub(crate) fn earliest_ms(since: Timestamp) -> i64 {
     since.as_unix_millis().saturating_sub(CLOCK_SKEW_MS).max(0)
 }
@@ -94,7 +94,7 @@ pub(crate) fn key_of(mark: &str) -> String {
     digits
 }
 
-/// Error of an action whose outcome only a person can find out.
+/// Error of an action whose outcome only a person can determine.
 pub(crate) fn unknown(reason: &str) -> CallError {
     let message = format!("outcome of an earlier attempt unknown: {reason}");
     CallError::new(CallErrorCode::Interrupted, message)

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_changed_command_starts_without_the_packages_of_the_last_one() {
+    fn sec_3_changed_command_starts_without_earlier_packages() {
         let directory = tempfile::tempdir().unwrap();
         let of = |name: &str| directory.path().join(name);
         for cache in ["files/c1", "other/c1"] {

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use crate::parent::die_with_parent;
 
-/// Exit code: the program to become could not be started, as a shell says it.
+/// Exit code of a program that could not be started, as in a shell.
 pub(crate) const EXIT_CANNOT_BECOME: u8 = 127;
 
 /// Prefix of the line on stderr with the reason.

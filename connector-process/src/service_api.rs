@@ -18,7 +18,7 @@ use crate::service;
 
 /// The API of one service.
 pub(crate) trait ServiceApi: Send + Sync + 'static {
-    /// Its actions, as sent by agents.
+    /// Actions of the service, as sent by agents.
     type Action: DeserializeOwned + Clone + Send + Sync;
 
     const SERVICE: &'static ServiceSpec;
@@ -40,7 +40,8 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
         Self::SERVICE.recovery(method).unwrap_or(none)
     }
 
-    /// Looks at the service whether an attempt of an action, made at `since` or later, took effect.
+    /// Checks at the service whether an attempt of an action, made at `since` or later, took
+    /// effect.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
         std::future::ready(Ok(Evidence::Unclear(reason)))
     }
 
-    /// The place that an action writes a message to, if it does.
+    /// The place of the message that an action writes, if any.
     fn written_place(&self, _action: &Self::Action) -> Option<String> {
         None
     }
@@ -116,8 +117,8 @@ impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
     }
 }
 
-/// Performs an action, after a look-back if an earlier attempt may have taken effect. If the outcome
-/// of this attempt is unknown, it is looked for at once.
+/// Performs an action, after a look-back if an earlier attempt may have taken effect. If the
+/// outcome of this attempt is unknown, looks back immediately.
 async fn settled<A: ServiceApi>(
     api: &A,
     action: A::Action,
@@ -160,7 +161,7 @@ async fn settled<A: ServiceApi>(
     }
 }
 
-/// Finds out about an attempt that was made at `since` or later.
+/// Determines the outcome of an attempt that was made at `since` or later.
 async fn find_out<A: ServiceApi>(
     api: &A,
     action: &A::Action,

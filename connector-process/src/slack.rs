@@ -31,9 +31,10 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use self::actions::Api;
-use self::decisions::Channel;
+use self::decisions::{Channel, FormRequest, open_forms};
 use self::forms::FormMeaning;
 use self::messages::{Filters, Ignored};
 use self::threads::Threads;
@@ -42,7 +43,7 @@ use crate::connector::Ready;
 use crate::decisions::{PressSubmitter, show_decisions};
 use crate::gateway::Gateway;
 use crate::http;
-use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
+use crate::limits::{DECISION_NOTES_WAITING_MAX, SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
     self, ButtonPress, CallbackWorker, Callbacks, DirectResponse, HttpEndpoint, InboundRequest,
     InboundService, MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureCheck,
@@ -67,6 +68,8 @@ pub(crate) struct Slack {
     approvals: Option<ApprovalChat>,
     /// Receiver of button presses, once the connector runs.
     presses: Option<PressSubmitter>,
+    /// Receiver of requests to open a form, once the connector runs.
+    forms: Option<mpsc::Sender<FormRequest>>,
 }
 
 impl Slack {
@@ -112,6 +115,7 @@ impl Slack {
             replies,
             approvals: ApprovalChat::of("slack", config),
             presses: None,
+            forms: None,
         };
         Ok((slack, worker))
     }
@@ -146,9 +150,24 @@ impl Slack {
         let channel = chat.place;
         let (presses, notes) = PressSubmitter::new(gateway.clone());
         self.presses = Some(presses);
+        let (forms, requests) = mpsc::channel(DECISION_NOTES_WAITING_MAX);
+        self.forms = Some(forms);
         let board = Arc::new(Channel { api, channel });
-        let showing = show_decisions(board, gateway.clone(), notes, intake_over.clone());
-        tokio::join!(listener::run(Arc::new(self), gateway, intake_over), showing);
+        let opening = open_forms(&board, requests);
+        let showing = show_decisions(
+            Arc::clone(&board),
+            gateway.clone(),
+            notes,
+            intake_over.clone(),
+        );
+        let listening = listener::run(Arc::new(self), gateway, intake_over.clone());
+        let opening = async {
+            tokio::select! {
+                () = opening => {}
+                () = intake_over.cancelled() => {}
+            }
+        };
+        tokio::join!(listening, showing, opening);
     }
 
     /// Checks the signature and its time: a signature is valid only for a few minutes, which
@@ -260,6 +279,14 @@ impl InboundService for Slack {
             return Ok(match form {
                 FormMeaning::Event(event) => InboundRequest::Asked(event, nothing()),
                 FormMeaning::Pressed(pressed) => InboundRequest::Pressed(pressed),
+                FormMeaning::Form(request) => {
+                    // With too many requests, the person presses again.
+                    let forms = self.forms.as_ref();
+                    if forms.is_some_and(|it| it.try_send(*request).is_err()) {
+                        tracing::warn!("too many requests to open a form in Slack");
+                    }
+                    InboundRequest::Answer(nothing())
+                }
                 FormMeaning::Choices => {
                     let none = DirectResponse::ok(json!({"options": []}));
                     InboundRequest::Answer(none.counted_as(IgnoreReason::Unsupported))

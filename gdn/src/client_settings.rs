@@ -21,13 +21,13 @@ const BYTES_MAX: usize = 64 * 1024;
 /// Addresses of other machines.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ClientSettings {
-    /// The default; none for this machine.
+    /// The default machine; `None` for this machine.
     pub(crate) remote: Option<Remote>,
     /// All saved addresses, in the order of their first use.
     pub(crate) remotes: Vec<Remote>,
 }
 
-/// The file. An unknown field is an error, because this version would remove it.
+/// Content of the file. An unknown field is an error, because this version would remove it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettingsFile {
@@ -72,7 +72,7 @@ impl ClientSettings {
         })
     }
 
-    /// Writes the settings; a crash leaves the old or the new ones.
+    /// Writes the settings atomically.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let path = path().ok_or_else(|| {
             Failure::new(
@@ -113,7 +113,7 @@ impl ClientSettings {
         Ok(())
     }
 
-    /// Saves an address and makes it the default; none makes this machine the default.
+    /// Saves an address and makes it the default; `None` makes this machine the default.
     pub(crate) fn select(&mut self, remote: Option<Remote>) {
         if let Some(remote) = &remote
             && !self.remotes.contains(remote)
@@ -134,7 +134,7 @@ impl ClientSettings {
     }
 }
 
-/// Path of the file; none without a home directory.
+/// Path of the file; `None` without a home directory.
 fn path() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let home = || std::env::home_dir().filter(|home| home.is_absolute());

@@ -230,6 +230,12 @@ impl Output {
         }
     }
 
+    /// Prints a note whose words are wrapped on a terminal. Not for commands, which people copy.
+    pub(crate) fn wrapped_note(self, text: &str) {
+        let columns = self.columns.unwrap_or(usize::MAX);
+        self.note(text::folded(text, columns).join("\n"));
+    }
+
     /// Prints a prompt to stderr, without a newline.
     pub(crate) fn prompt(self, text: &str) {
         if !self.json {

@@ -23,17 +23,17 @@ pub(crate) struct Args {
     /// Register and start this project
     #[arg(long, value_name = "PROJECT")]
     pub(crate) open: Option<PathBuf>,
-    /// Notice changes of that project's files and restart what they affect; remembered
+    /// Watch that project's files, and restart affected processes after a change; remembered
     #[arg(long, requires = "open", overrides_with = "no_watch")]
     pub(crate) watch: bool,
-    /// Do not notice changes of that project's files; remembered
+    /// Stop watching that project's files; remembered
     #[arg(long, requires = "open", overrides_with = "watch")]
     pub(crate) no_watch: bool,
-    /// Take environment variables for that project from this file, too; remembered (can be repeated;
+    /// Also read environment variables for that project from this file; remembered (can be repeated;
     /// the last one wins)
     #[arg(long, value_name = "FILE", requires = "open")]
     pub(crate) env_file: Vec<PathBuf>,
-    /// Take that project's environment variables from no such files any more
+    /// Forget the environment files of that project
     #[arg(long, requires = "open", conflicts_with = "env_file")]
     pub(crate) no_env_file: bool,
     /// Run this Swarm of that project; remembered
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Run that project's first Swarm; remembered
     #[arg(long, requires = "open")]
     pub(crate) first_swarm: bool,
-    /// Do not run a project's last known good configuration when its own is not valid
+    /// Do not run a project's last known good configuration if its own is invalid
     #[arg(long)]
     pub(crate) strict: bool,
     /// Verify the files of the state root, print the result as JSON, and exit; no daemon may own it

@@ -164,7 +164,7 @@ pub enum AgentQuestion {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
     },
-    /// Read an event of the requester's conversation, with what the service sent (`CONN-1`).
+    /// Read an event of the requester's conversation, with its payload (`CONN-1`).
     #[serde(rename = "event.read")]
     ReadEvent {
         /// The event.

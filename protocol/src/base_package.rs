@@ -31,7 +31,7 @@ impl BaseContract {
     }
 }
 
-/// The built-in tool that reads what a service sent with an event.
+/// The built-in tool that reads the payload of an event.
 pub const EVENT_TOOL: &str = "event";
 
 /// The built-in tool that asks one other agent.

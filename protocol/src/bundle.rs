@@ -1,5 +1,5 @@
-//! `SwarmBundle`: an agent's changes to the configuration of its own conversation, in the types
-//! that agents, clients and the store's files share (`BUNDLE-1`…`BUNDLE-8`).
+//! `SwarmBundle`: an agent's changes to the configuration of its own conversation, in types that
+//! agents, clients and the store's files share (`BUNDLE-1`…`BUNDLE-8`).
 
 use std::path::PathBuf;
 

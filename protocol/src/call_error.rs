@@ -1,4 +1,4 @@
-//! Error codes of calls, shared by calls and configurations.
+//! Error codes of calls, which results of calls and configurations contain.
 
 use serde::{Deserialize, Serialize};
 

@@ -209,25 +209,26 @@ macro_rules! methods {
 }
 
 methods! {
-    /// Opens the connection: exact version check.
+    /// Opens the connection, and checks the exact version.
     Connect = "daemon.connect" -> ConnectResult;
-    /// The daemon's state.
+    /// Returns the daemon's state.
     Status = "daemon.status" -> DaemonStatus;
-    /// Tries what the daemon's processes can do where they run.
+    /// Checks which operations the daemon's processes can perform in their environment.
     CheckDaemon = "daemon.check" -> DaemonCheck;
-    /// All that the daemon counts.
+    /// Returns all metrics of the daemon.
     ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
-    /// Holds all changes of the daemon's files for a short time. Only a person may.
+    /// Holds all changes of the daemon's files for a short time, for a backup. Only a person may.
     HoldWrites = "daemon.holdWrites" -> EmptyResult;
-    /// Ends this.
+    /// Ends a hold of changes.
     ReleaseWrites = "daemon.releaseWrites" -> WritesReleased;
     /// Starts the processes of a restored state root. Only a person may.
     ResumeDaemon = "daemon.resume" -> EmptyResult;
     /// Stops the daemon.
     Stop = "daemon.shutdown" -> EmptyResult;
-    /// The processes and their states.
+    /// Lists the processes and their states.
     ListProcesses = "daemon.processes" -> ProcessesPage;
-    /// The processes as they are, and as they change, as `process.change` notifications under the request's id.
+    /// Subscribes to the processes and their changes, as `process.change` notifications under the
+    /// request's id.
     WatchProcesses = "process.watch" -> EmptyResult;
     /// Lists the nodes and the workspaces that each of them runs.
     ListNodes = "node.list" -> NodesPage;
@@ -237,19 +238,19 @@ methods! {
     VerifyReplica = "node.verify" -> Verification;
     /// Moves a workspace to another node.
     MoveWorkspace = "node.move" -> EmptyResult;
-    /// Starts or ends draining: a draining node takes no workspace over.
+    /// Starts or ends draining: a draining node takes over no workspaces.
     DrainNode = "node.drain" -> EmptyResult;
     /// Makes this node leave the cluster permanently when its daemon stops.
     LeaveNodes = "node.leave" -> EmptyResult;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
-    /// The registered workspaces.
+    /// Lists the registered workspaces.
     ListWorkspaces = "workspace.list" -> WorkspacesPage;
-    /// Stops a workspace's processes and forgets the registration; its state stays.
+    /// Stops a workspace's processes and removes the registration; its state stays.
     CloseWorkspace = "workspace.close" -> EmptyResult;
     /// Restarts processes of a workspace, after the turns in progress.
     Restart = "workspace.restart" -> RestartResult;
-    /// Reads configurations again, and restarts what changed, after the turns in progress.
+    /// Reads configurations again, and restarts the affected processes after the turns in progress.
     Reload = "workspace.reload" -> ReloadResult;
     /// Subscribes to a workspace's state and events, as `workspace.change` notifications with the
     /// request's id.
@@ -257,29 +258,29 @@ methods! {
     /// Subscribes to the turns of a conversation, including partial model replies, as
     /// `turn.progress` and `turn.piece` notifications with the request's id.
     FollowTurns = "turn.follow" -> EmptyResult;
-    /// The end of the audit log.
+    /// Reads the end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
     /// Reports the usage and costs of model replies.
     ReadUsage = "workspace.usage" -> UsageReport;
     /// Counts events and calls between connections and agents.
     ReadTraffic = "workspace.traffic" -> TrafficReport;
-    /// Hands an event to an agent; with `wait`, returns when its turn is committed.
+    /// Sends an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> SendResult;
-    /// The events that wait, are worked on or are parked.
+    /// Lists the events that wait, are in progress, or are parked.
     ListEvents = "event.list" -> EventsPage;
-    /// Lets a parked event wait again; its turn begins from the start.
+    /// Requeues a parked event; its turn begins from the start.
     RetryEvent = "event.retry" -> EmptyResult;
     /// Ends a parked event without an answer.
     DropEvent = "event.drop" -> EmptyResult;
     /// Cancels a turn in progress or a pending event. Only a person may.
     CancelEvent = "event.cancel" -> EventCancelled;
-    /// The turn of an event that waits does not begin before it is resumed. Only a person may.
+    /// Pauses a waiting event: its turn does not begin before it is resumed. Only a person may.
     PauseEvent = "event.pause" -> EmptyResult;
-    /// The turn of a paused event begins when it is due. Only a person may.
+    /// Resumes a paused event. Only a person may.
     ResumeEvent = "event.resume" -> EmptyResult;
-    /// An event that waits has its turn earlier or later. Only a person may.
+    /// Moves a waiting event within its queue. Only a person may.
     MoveEvent = "event.move" -> EmptyResult;
-    /// The questions that wait for a person's answer.
+    /// Lists the questions that wait for a person's answer.
     ListQuestions = "question.list" -> QuestionsPage;
     /// Shows one question, with the form of its answer.
     ShowQuestion = "question.show" -> QuestionDetail;
@@ -287,55 +288,56 @@ methods! {
     AnswerQuestion = "question.answer" -> QuestionClosed;
     /// Declines a question. Only a person may.
     DeclineQuestion = "question.decline" -> QuestionClosed;
-    /// The tool calls that wait for a person to approve them.
+    /// Lists the tool calls that wait for a person's approval.
     ListApprovals = "approval.list" -> ApprovalsPage;
     /// Shows one approval, with the arguments of its tool call.
     ShowApproval = "approval.show" -> ApprovalDetail;
-    /// Approves or denies a tool call that waits. Only a person may.
+    /// Approves or denies a waiting tool call. Only a person may.
     DecideApproval = "approval.decide" -> ApprovalDecided;
-    /// The calls that are approved without asking, because a person decided so.
+    /// Lists the standing approvals: calls that a person approved in advance.
     ListStandingApprovals = "approval.standing" -> StandingApprovalsPage;
-    /// Removes one of them. Only a person may.
+    /// Revokes a standing approval. Only a person may.
     RevokeStandingApproval = "approval.revoke" -> StandingApprovalRevoked;
     /// Lists tool calls with an unknown outcome.
     ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
-    /// Marks one of them as resolved by a person. Only a person may.
+    /// Marks a tool call with an unknown outcome as resolved. Only a person may.
     SettleCall = "call.settle" -> CallSettled;
-    /// Lists the inputs of conversations that become due later.
+    /// Lists the schedules: inputs of conversations that become due later.
     ListSchedules = "schedule.list" -> SchedulesPage;
-    /// Creates one. Only a person may.
+    /// Creates a schedule. Only a person may.
     CreateSchedule = "schedule.create" -> ScheduleKept;
-    /// Moves one to another time. Only a person may.
+    /// Moves a schedule to another time. Only a person may.
     MoveSchedule = "schedule.move" -> ScheduleKept;
-    /// Removes one of them. Only a person may.
+    /// Removes a schedule. Only a person may.
     RemoveSchedule = "schedule.remove" -> ScheduleRemoved;
-    /// The instances of a workspace.
+    /// Lists the instances of a workspace.
     ListInstances = "instance.list" -> InstancesPage;
-    /// One instance.
+    /// Shows one instance.
     ShowInstance = "instance.show" -> InstanceDetail;
-    /// Messages of an instance's conversation.
+    /// Reads messages of an instance's conversation.
     InstanceHistory = "instance.history" -> History;
-    /// Messages of an instance's conversation, from its end on.
+    /// Reads messages of an instance's conversation, from the end backwards.
     InstancePage = "instance.page" -> ConversationPage;
     /// Shows one message of an instance's conversation in full.
     GetMessage = "message.get" -> WholeMessage;
-    /// Checks the files of conversations, and sets damage aside.
+    /// Checks the files of conversations, and moves damage aside.
     VerifyInstances = "instance.verify" -> Verification;
-    /// Checks what belongs to no workspace, and whose each folder of a workspace is.
+    /// Checks the files that belong to no workspace, and the owner of each workspace folder.
     VerifyRoot = "root.verify" -> Verification;
     /// Lists the runtime events in the turns of an instance.
     InstanceTurns = "instance.turns" -> TurnsPage;
     /// Lists everything that one event caused, across agents.
     PageTrace = "trace.page" -> TracePage;
-    /// One part of a conversation's archive.
+    /// Reads one part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
     /// Creates a conversation from an archive.
     ImportInstance = "instance.import" -> ImportResult;
     /// Deletes conversations that have been unused for long, or lists them.
     PruneInstances = "instance.prune" -> InstancePruneResult;
-    /// Makes a joint checkpoint of an instance: its files, conversation and extensions together. Only a person may.
+    /// Creates a joint checkpoint of an instance: its files, conversation and extensions together.
+    /// Only a person may.
     CheckpointInstance = "instance.checkpoint" -> InstanceCheckpoint;
-    /// The joint checkpoints of an instance.
+    /// Lists the joint checkpoints of an instance.
     ListInstanceCheckpoints = "instance.checkpoints" -> InstanceCheckpointsPage;
     /// Rewinds files, conversation and extensions to a joint checkpoint, or reports the changes
     /// that this would make. Only a person may.
@@ -344,69 +346,72 @@ methods! {
     DeleteInstance = "instance.delete" -> InstanceDeleteResult;
     /// Copies chosen files of the Project Root for a worker.
     PrepareSandbox = "sandbox.prepare" -> SandboxDetail;
-    /// The sandboxes of a workspace.
+    /// Lists the sandboxes of a workspace.
     ListSandboxes = "sandbox.list" -> SandboxesPage;
-    /// Shows one sandbox, with every file that it was given.
+    /// Shows one sandbox, with every file that it received.
     ShowSandbox = "sandbox.show" -> SandboxDetail;
     /// Removes a sandbox with the proposal in it.
     RemoveSandbox = "sandbox.remove" -> EmptyResult;
-    /// Hands in what changed in a sandbox.
+    /// Creates a proposal from the changes in a sandbox.
     CreateProposal = "proposal.create" -> ProposalDetail;
-    /// The proposals of a workspace.
+    /// Lists the proposals of a workspace.
     ListProposals = "proposal.list" -> ProposalsPage;
     /// Shows one proposal in full.
     ShowProposal = "proposal.show" -> ProposalDetail;
-    /// A part of its patch.
+    /// Reads a part of a proposal's patch.
     DiffProposal = "proposal.diff" -> ProposalDiff;
     /// Checks if a proposal can be applied, and lists the obstacles. Writes nothing.
     CheckProposal = "proposal.check" -> ProposalReview;
-    /// The same, as a review: the result is recorded in the run's log.
+    /// Checks a proposal like `proposal.check`, and records the result in the run's log.
     ReviewProposal = "proposal.review" -> ProposalReview;
     /// Applies a proposal atomically. Only a person may.
     ApplyProposal = "proposal.apply" -> ProposalApplied;
-    /// Turns it down. Only a person may.
+    /// Rejects a proposal. Only a person may.
     RejectProposal = "proposal.reject" -> ProposalInfo;
     /// Reverts an applied proposal atomically. Only a person may.
     RevertProposal = "proposal.revert" -> ProposalApplied;
-    /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
+    /// Merges a stale proposal into a new one on top of the project's current files. Only a person
+    /// may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
     /// Adds a comment on a file of a proposal, or on one of its lines. Only a person may.
     CommentProposal = "proposal.comment" -> ProposalComment;
     /// Removes a comment that was not sent to the agent. Only a person may.
     UncommentProposal = "proposal.uncomment" -> EmptyResult;
-    /// The changesets that wait for a person.
+    /// Lists the changesets that wait for a person.
     ListWaitingChangesets = "bundle.waiting" -> WaitingChangesetsPage;
     /// Shows the state of a conversation's configuration, and its agent's proposed changes.
     ShowBundle = "bundle.status" -> BundleStatus;
     /// Lists the outcome of each changeset, in order.
     ReadBundleLog = "bundle.log" -> BundleLogs;
-    /// One changeset, with what it changes.
+    /// Shows one changeset with its changes.
     ShowChangeset = "bundle.show" -> ShownChangeset;
-    /// Plays recorded turns with a changeset or revision before it is active. Only a person may.
+    /// Replays recorded turns with a changeset or revision before it becomes active. Only a person
+    /// may.
     RehearseBundle = "bundle.rehearse" -> Rehearsal;
     /// Approves a pending changeset, which becomes the head. Only a person may.
     ApproveChangeset = "bundle.approve" -> ChangesetInfo;
-    /// Turns it down. Only a person may.
+    /// Rejects a changeset. Only a person may.
     RejectChangeset = "bundle.reject" -> ChangesetInfo;
     /// Reverts to a revision. Only a person may.
     RevertBundle = "bundle.revert" -> BundleStatus;
-    /// Keeps the revision that is active, or lets changesets be made again. Only a person may.
+    /// Pins the active revision, so that no changeset replaces it, or removes the pin. Only a
+    /// person may.
     PinBundle = "bundle.pin" -> BundleStatus;
-    /// Makes a task with a work area of its own. Only a person may.
+    /// Creates a task with its own work area. Only a person may.
     CreateTask = "task.new" -> TaskInfo;
-    /// The tasks.
+    /// Lists the tasks.
     ListTasks = "task.list" -> TasksPage;
     /// Shows one task, with everything that a person needs to act.
     ShowTask = "task.show" -> TaskDetail;
-    /// Starts a task. Only a person may, as with all that changes one.
+    /// Starts a task. Only a person may, as for every method that changes a task.
     StartTask = "task.start" -> TaskInfo;
-    /// Stops a task's agent where it is.
+    /// Pauses a task and its agent.
     PauseTask = "task.pause" -> TaskInfo;
     /// Resumes a task.
     ResumeTask = "task.resume" -> TaskInfo;
     /// Cancels a task permanently.
     CancelTask = "task.cancel" -> TaskInfo;
-    /// Provides what the agent needs.
+    /// Provides a dependency that the agent requested.
     ProvideTask = "task.provide" -> TaskInfo;
     /// Answers a question of the agent.
     AnswerTask = "task.answer" -> TaskInfo;
@@ -416,19 +421,19 @@ methods! {
     ReworkTask = "task.rework" -> TaskInfo;
     /// Sends a message to a task's agent; a task that has ended continues.
     SendTask = "task.send" -> TaskInfo;
-    /// Sets what a task may take.
+    /// Sets the budget of a task.
     SetTaskBudget = "task.budget" -> TaskInfo;
-    /// A part of one of its logs.
+    /// Reads a part of one of a task's logs.
     ReadTaskLog = "task.logs" -> TaskLogPart;
-    /// A part of a task's stream: its agent's work and its own events.
+    /// Reads a part of a task's stream: its agent's work and its own events.
     WatchTask = "task.watch" -> TaskStreamPart;
-    /// Makes a checkpoint of the work area.
+    /// Creates a checkpoint of the work area.
     CheckpointTask = "task.checkpoint" -> CheckpointInfo;
-    /// The checkpoints of a task.
+    /// Lists the checkpoints of a task.
     ListCheckpoints = "task.checkpoints" -> CheckpointsPage;
-    /// Restores the work area to a checkpoint, or reports the changes that this would make.
+    /// Restores the work area to a checkpoint, or reports the changes that a restore would make.
     RestoreTask = "task.restore" -> TaskRestored;
-    /// Tries whether the newest checkpoint could be restored.
+    /// Checks that the newest checkpoint can be restored.
     DrillTask = "task.drill" -> TaskDrill;
     /// Removes the tasks that ended long ago, with backups.
     PruneTasks = "task.prune" -> TasksPruned;
@@ -440,7 +445,7 @@ methods! {
     ListQueue = "queue.list" -> QueueView;
     /// Adds a proposal to the merge queue, or changes its place. Only a person may.
     ChangeQueue = "queue.change" -> QueueView;
-    /// The secrets, without their values.
+    /// Lists the secrets, without their values.
     ListSecrets = "secret.list" -> SecretList;
     /// Stores a value, encrypted, and restarts its users.
     SetSecret = "secret.set" -> SecretChanged;
@@ -464,15 +469,16 @@ methods! {
     ListGrants = "oauth.list" -> Vec<GrantInfo>;
     /// Shows the state of one application's tokens.
     ShowGrant = "oauth.show" -> GrantInfo;
-    /// Begins a login at an authorization server. Only a person may, as with all that follows.
+    /// Begins a login at an authorization server. Only a person may, as for the methods that
+    /// follow.
     BeginLogin = "oauth.login" -> LoginBegun;
-    /// Ends it with what the server sent back.
+    /// Completes a login with the server's redirect.
     FinishLogin = "oauth.finish" -> GrantInfo;
     /// Renews a token now.
     RefreshGrant = "oauth.refresh" -> GrantInfo;
     /// Revokes tokens at the server, and removes them.
     RevokeGrant = "oauth.revoke" -> GrantRevoked;
-    /// The daemon's log stream, as `logs.line` notifications under the request's id.
+    /// Subscribes to the daemon's log stream, as `logs.line` notifications under the request's id.
     FollowLogs = "logs.follow" -> EmptyResult;
 }
 

@@ -1,4 +1,5 @@
-//! The rule of conversation state: `NextMessages = BaseMessages + SUM(Events)` (`MSG-4`).
+//! The rule by which events change a conversation: `NextMessages = BaseMessages + SUM(Events)`
+//! (`MSG-4`).
 
 use std::borrow::Cow;
 

@@ -22,7 +22,7 @@ use crate::script::Script;
 use crate::task::AssignedTask;
 use crate::working_directory::CwdMode;
 
-/// The built-in tool that starts what a model writes.
+/// The built-in tool that runs commands of a model.
 const BASH: &str = "bash";
 
 /// The setting of a built-in connector that names a program.
@@ -398,7 +398,8 @@ pub struct ToolDefinition {
     pub name: ResourceName,
     /// Implementation of the tool.
     pub source: ToolSource,
-    /// Exports that the agent has. Empty for all of them, unchanged; a module lists its own.
+    /// Exports that the agent has. Empty for all exports, unchanged; a module lists its own
+    /// exports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ToolExport>,
     /// Its settings.

@@ -52,7 +52,7 @@ pub enum InvalidAddress {
          `model:<name>` or `task:<id>`"
     )]
     UnknownForm,
-    /// A part of it is not a valid id.
+    /// A part of the address is not a valid id.
     #[error("a part of the address is not valid")]
     Id(#[from] InvalidId),
     /// The id of the task is invalid.

@@ -38,7 +38,7 @@ pub struct ConnectorEvent {
     /// Identity of the requester, passed on to the agent unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<JsonObject>,
-    /// Free-form metadata for the agent. [`PAYLOAD`] holds what the service sent.
+    /// Free-form metadata for the agent. [`PAYLOAD`] holds the service's request.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
 }

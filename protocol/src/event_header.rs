@@ -1,5 +1,5 @@
-//! Header of a connection's event: a line above its text with its author and place, for the
-//! model (`CONN-1`).
+//! Header of a connection's event (`CONN-1`): a line above its text that shows its author and place
+//! to the model.
 //!
 //! A header is rendered from a template, once, when the daemon accepts the event, and is stored with
 //! the event. A template is text with placeholders and optional parts:
@@ -9,7 +9,7 @@
 //! * `[…|…]`: the first alternative whose placeholders all have values.
 //! * `\`: the next character is text.
 //!
-//! People outside choose most values. No value can end the header, start another line or imitate the
+//! Senders choose most values. No value can end the header, start another line or imitate the
 //! template's own punctuation, and a line of the text that begins like the header is marked by
 //! [`below`].
 

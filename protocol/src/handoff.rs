@@ -1,9 +1,9 @@
 //! HANDOFF: structured text by which one agent passes its work to another (`PROP-6`).
 //!
-//! A handoff is text in a message that models and people read and write. Nothing in it is trusted
-//! if it can be checked elsewhere. [`Handoff`] is its content. [`Display`](fmt::Display) writes one
-//! canonical form, and [`FromStr`](std::str::FromStr) parses the variants of that form that models
-//! write.
+//! A handoff is text in a message that models and people read and write. Facts in it that goondan
+//! can check itself are not trusted. [`Handoff`] is its content. [`Display`](fmt::Display) writes
+//! one canonical form, and [`FromStr`](std::str::FromStr) parses the variants of that form that
+//! models write.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
 //! Questions to a person that a tool call needs answered before it continues.
 //!
-//! Today an MCP server asks (`elicitation/create`). Its connector sends the question to the
+//! MCP servers ask such questions (`elicitation/create`). Its connector sends the question to the
 //! orchestrator ([`QuestionAsk`]), which stores it until a person answers through the control API,
 //! the question expires, or its call ends. The connector receives exactly one [`QuestionAnswered`],
 //! or an immediate [`QuestionRefused`].

@@ -1,8 +1,8 @@
 //! Records of a page, transferred without parsing.
 //!
-//! Otherwise a long history would be parsed several times between the file and the process that
-//! needs it. Records travel as one JSON array in a separate frame after the message that contains
-//! their lengths. The recipient splits the array and parses only the records it inspects.
+//! Without this, each process between the file and the recipient would parse a long history again.
+//! Records travel as one JSON array in a separate frame after the message that contains their
+//! lengths. The recipient splits the array and parses only the records it inspects.
 
 use std::ops::Range;
 

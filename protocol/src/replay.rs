@@ -2,8 +2,8 @@
 //!
 //! `gdn` starts the agent binary with a [`ReplayScript`] on standard input and reads a
 //! [`ReplayOutput`] from standard output. The turn engine plays each turn with the recorded replies
-//! and results; nothing is started and no model is asked. The result says what the engine would
-//! have requested, so that two results can be compared without the texts themselves.
+//! and results; it starts nothing and calls no model. The result contains digests of the engine's
+//! requests, so that two results can be compared without the texts themselves.
 
 use std::collections::BTreeMap;
 use std::fmt;

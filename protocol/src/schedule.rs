@@ -1,7 +1,7 @@
 //! Schedules: inputs of a conversation that become due later, created by its agent or a person.
 //!
-//! Each occurrence of a schedule is an input of its conversation. The rules of occurrences and of
-//! missed ones are those of the connector `cron`.
+//! Each occurrence of a schedule is an input of its conversation. The connector `cron` has the same
+//! rules for occurrences and missed occurrences.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -60,7 +60,7 @@ pub trait SecretStore {
     ///
     /// # Errors
     ///
-    /// The reason why there is no value; it never contains a value.
+    /// The reason of the failure, which never contains a value.
     fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem>;
 }
 

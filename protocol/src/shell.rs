@@ -1,4 +1,4 @@
-//! Texts for pasting into a shell.
+//! Quotes texts for commands that users paste into a shell.
 
 /// Longest text that a hint quotes as a shell argument, in characters.
 const QUOTE_MAX_CHARS: usize = 200;

@@ -1,8 +1,10 @@
-//! The format version of the System Root (`REL-1`): which programs may read what is there, and write into it.
+//! Format version of the System Root (`REL-1`), which determines the programs that can read and
+//! write its files.
 //!
-//! `system/format.json` says it. A System Root without that file is of format 1, which is older than the file. Formats
-//! are raised by changes that an older program would misread or destroy; a field more is no such change. Format 2 has
-//! other names for the directories in which programs work.
+//! `system/format.json` contains the version. A System Root without that file has format 1, which
+//! is older than the file. A change gets a new format if an older program would misread or destroy
+//! its data; an additional field does not. Format 2 changed the names of the directories in which
+//! programs work.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +13,13 @@ use crate::version::GOONDAN_VERSION;
 /// The format that this build writes.
 pub const STATE_FORMAT: u32 = 2;
 
-/// The oldest format whose programs can read, and write into, what this build writes.
+/// The oldest format whose programs can read and write the files of this build.
 pub const STATE_FORMAT_READABLE_FROM: u32 = 2;
 
 /// Name of the file with the state format, in `system/` of the System Root.
 pub const STATE_FORMAT_FILE: &str = "format.json";
 
-// A build reads what it writes.
+// A build can read its own files.
 const _: () = assert!(STATE_FORMAT_READABLE_FROM <= STATE_FORMAT);
 
 /// Content of `system/format.json`. Unknown fields of later versions are ignored.
@@ -26,13 +28,13 @@ const _: () = assert!(STATE_FORMAT_READABLE_FROM <= STATE_FORMAT);
 pub struct StateFormat {
     /// The newest format that was written here.
     pub wrote: u32,
-    /// The oldest format whose programs can read it.
+    /// The oldest format whose programs can read these files.
     pub readable_from: u32,
-    /// The version of goondan that wrote it.
+    /// The version of goondan that wrote this file.
     pub goondan: String,
 }
 
-/// The System Root is of a format that this build does not know.
+/// The System Root has a format that this build does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "goondan {} wrote it in format {}, which is readable from format {} on; this is goondan {GOONDAN_VERSION}, and reads \

@@ -34,10 +34,10 @@ pub use source::{
 };
 pub use stream::{ChangedFile, TaskItem, TaskItemContent, ToolState};
 
-/// Characters of a task's id at most.
+/// Maximum length of a task's id, in characters.
 pub const TASK_ID_CHARS_MAX: usize = 64;
 
-/// Bytes of one [`TaskOutput`] at most.
+/// Maximum size of one [`TaskOutput`], in bytes.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// History of a task, below its work area: the source of truth (`TASK-1`).
@@ -53,7 +53,7 @@ pub const PROMPT_PLACE: &str = "{prompt}";
 /// Variable with the MCP servers of a task's program, in the JSON form of `--mcp-config`.
 pub const MCP_CONFIG_VARIABLE: &str = "GOONDAN_MCP_CONFIG";
 
-/// Placeholder of the session id in these arguments.
+/// Placeholder of the session id in the arguments.
 pub const SESSION_PLACE: &str = "{session}";
 
 /// A task's id, which is also the name of its work area: letters, digits, `-` and `_`, not beginning with `_`
@@ -126,11 +126,11 @@ impl FromStr for TaskId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// It was made and not started.
+    /// Created and not started.
     Idle,
-    /// Its agent works, or will as soon as it may.
+    /// The agent works, or waits for its start.
     Running,
-    /// A person must provide something.
+    /// A person must provide a dependency.
     WaitingDependency,
     /// A person must answer.
     WaitingQuestion,
@@ -138,16 +138,16 @@ pub enum TaskStatus {
     WaitingReview,
     /// Paused by a person, or because a budget is exhausted.
     Paused,
-    /// It is done.
+    /// Ended successfully.
     Completed,
-    /// It cannot be done.
+    /// Ended with a failure.
     Failed,
     /// Canceled by a person.
     Cancelled,
 }
 
 impl fmt::Display for TaskStatus {
-    /// In words: `waiting for an answer`.
+    /// Writes the status in words: `waiting for an answer`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Idle => "not started",
@@ -160,7 +160,7 @@ impl fmt::Display for TaskStatus {
 }
 
 impl TaskStatus {
-    /// The status as it is written.
+    /// The status in files and on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -196,10 +196,10 @@ impl TaskStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskBudget {
-    /// Most tokens, in and out.
+    /// Maximum number of tokens, input and output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Most money.
+    /// Maximum cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
     /// Disk quota of its work area, in bytes (`TASK-9`); by default its agent's `diskMiB`.
@@ -207,7 +207,7 @@ pub struct TaskBudget {
     pub disk_bytes: Option<u64>,
 }
 
-/// The form in which an agent's program writes what it does.
+/// Format in which an agent's program writes its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentFormat {
@@ -221,7 +221,7 @@ pub enum AgentFormat {
     GeminiStreamJson,
     /// `opencode run --format json`.
     OpencodeJson,
-    /// `aider --no-pretty`: text, with lines that report what was taken.
+    /// `aider --no-pretty`: text, with lines that report the usage.
     Aider,
     /// The Agent Client Protocol, version 1, over standard input and output.
     Acp,
@@ -239,15 +239,16 @@ impl AgentFormat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromptChannel {
-    /// On its standard input, which is closed after it. With `acp`, and with `claude-stream-json`, in the form of
-    /// that protocol; then it stays open for answers to requests for permission.
+    /// On its standard input, which is closed after the prompt. With `acp` and
+    /// `claude-stream-json`, in the form of that protocol; the input then stays open for answers to
+    /// requests for permission.
     #[default]
     Stdin,
     /// In place of `{prompt}` in its arguments.
     Argument,
 }
 
-/// Way in which a program is given goondan's tools, which are those of an MCP server (`AGENT-2`).
+/// Way in which a program receives goondan's tools, which an MCP server provides (`AGENT-2`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolsBy {
@@ -291,8 +292,8 @@ pub struct CliAgentDefinition {
     pub description: Option<String>,
     /// The program and its arguments. `{prompt}` is replaced by the prompt, if that is an argument.
     pub command: Vec<String>,
-    /// The same to resume a session; `{session}` is replaced by its id. Empty if the program cannot
-    /// resume sessions.
+    /// The command to resume a session; `{session}` is replaced by its id. Empty if the program
+    /// cannot resume sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume: Vec<String>,
     /// Output format.
@@ -300,32 +301,32 @@ pub struct CliAgentDefinition {
     /// Way in which it receives its prompt.
     #[serde(default)]
     pub prompt: PromptChannel,
-    /// Way in which it is given goondan's tools.
+    /// Way in which the program receives goondan's tools.
     #[serde(default, skip_serializing_if = "ToolsBy::is_variable")]
     pub tools: ToolsBy,
     /// Description of the protocol in its first prompt: absent for goondan's own text, empty for
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<String>,
-    /// The model that a program of `acp` is asked for, if one is.
+    /// Requested model of a program of `acp`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_model: Option<String>,
-    /// The mode that a program of `acp` is asked for, if one is.
+    /// Requested mode of a program of `acp`, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_mode: Option<String>,
     /// Variables of its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Variables of its environment that are secret. They travel as those of its assignment, and nowhere else.
+    /// Secret environment variables of the program. They are sent only with its assignment.
     #[serde(skip)]
     pub secrets: SecretVariables,
-    /// The directory that each task's `guide` leads to, absolute; never writable.
+    /// Absolute path to which each task's `guide` links; never writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<PathBuf>,
     /// Resource limits of a run, including all processes that it starts.
     #[serde(default, skip_serializing_if = "ProcessLimits::is_none")]
     pub limits: ProcessLimits,
-    /// Most bytes of a task's work area (`TASK-9`); as the daemon has it if it is not said.
+    /// Disk quota of a task's work area, in bytes (`TASK-9`); by default the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
     /// Source of its tasks' files; `gdn task new --source` overrides it.
@@ -347,7 +348,7 @@ pub struct CliAgentDefinition {
     /// The command that prepares a task's copy of the project; empty if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<String>,
-    /// The command that proves what a task's agent has done; empty if there is none.
+    /// The command that verifies the work of a task's agent; empty if none is configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify: Vec<String>,
     /// Confinement of the program, and rights in addition to its work area.
@@ -378,7 +379,7 @@ impl AgentAccount {
     }
 }
 
-/// Variables that are secret: their type's `Debug` shows their names alone.
+/// Secret variables, whose `Debug` output contains only the names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretVariables(pub BTreeMap<String, String>);
 
@@ -398,20 +399,22 @@ pub struct TaskAssignment {
     pub task_id: TaskId,
     /// The run.
     pub run: u64,
-    /// Kind of the run. For kinds other than the agent's, `agent` contains their command in place
-    /// of the agent's program.
+    /// Kind of the run. For other kinds than the agent's run, `agent` contains the command of the
+    /// kind instead of the agent's program.
     #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
     pub kind: TaskRunKind,
     /// The agent.
     pub agent: CliAgentDefinition,
-    /// The work area: where the program works, and all it may write to, unless there is a sandbox.
+    /// The work area: the working directory of the program, and its only writable directory, unless
+    /// there is a sandbox.
     pub work_area: PathBuf,
-    /// The sandbox with its copy of the project, if its task has a source: then the program works in `work` there.
+    /// The sandbox with the task's copy of the project, if the task has a source. The program then
+    /// works in its `work`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PathBuf>,
-    /// The project it belongs to.
+    /// The project of the task.
     pub project_root: PathBuf,
-    /// Proxy socket, if it may reach only some hosts.
+    /// Proxy socket, if the program may reach only some hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_socket: Option<PathBuf>,
     /// Control group of its program, if available: the process moves the program there, and pauses
@@ -505,7 +508,7 @@ impl fmt::Debug for AssignedTask {
 pub struct TaskStarted {
     /// Its process id.
     pub pid: u32,
-    /// When it started, as the kernel counts.
+    /// Start time, in the kernel's unit.
     pub start_time: u64,
 }
 
@@ -513,7 +516,7 @@ pub struct TaskStarted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskNotStarted {
-    /// Why, for people to read.
+    /// Reason, for people.
     pub error: String,
 }
 
@@ -521,7 +524,7 @@ pub struct TaskNotStarted {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskTold {
-    /// Events of `goondan-cli-agents`, raw, in their order.
+    /// Events of `goondan-cli-agents`, raw, in order.
     pub events: Vec<Box<RawValue>>,
 }
 
@@ -545,7 +548,7 @@ pub struct TaskOutput {
     pub text: String,
 }
 
-/// `task.alive`: the program shows another sign of life than output: processor time, or a child.
+/// `task.alive`: the program shows a sign of life other than output: processor time, or a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskAlive {}
 
@@ -559,7 +562,7 @@ pub struct TaskExited {
     pub code: Option<i32>,
 }
 
-/// `task.pause`: stop the program with all that belongs to it.
+/// `task.pause`: stops the program and all of its processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPause {}
 
@@ -576,7 +579,7 @@ pub struct TaskPermission {
     /// Reason of the refusal; `None` if this attempt is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// True if it is allowed as long as the task lasts.
+    /// True if the permission is valid until the end of the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_for_task: bool,
     /// Answers to the program's own questions, by the question.

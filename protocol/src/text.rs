@@ -1,4 +1,4 @@
-//! Values serialized as text: ids, addresses, timestamps.
+//! Serialization of values whose form is a text: ids, addresses, timestamps.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;

@@ -1,4 +1,5 @@
-//! Working directories of processes (`BOX-3`).
+//! Working directories of processes (`BOX-3`), chosen in one place, because a runtime reads
+//! configuration files from its working directory.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CwdMode {
-    /// In the Project Root: for an agent that looks after the project.
+    /// In the Project Root: for an agent that maintains the project.
     Workspace,
     /// In the work directory of its conversation.
     #[default]
@@ -23,10 +24,10 @@ impl CwdMode {
     }
 }
 
-/// For whom a process is started.
+/// Purpose of a process, which determines its working directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessPurpose<'a> {
-    /// For goondan itself: its own processes, and what it asks about the machine.
+    /// For goondan itself: its own processes, and its checks of the machine.
     Own,
     /// The programs of an agent's tools.
     Agent {
@@ -37,8 +38,9 @@ pub enum ProcessPurpose<'a> {
         /// The Project Root.
         project_root: &'a Path,
     },
-    /// For a module of a tool or an extension. It gets the work directory with each call and does not start there: a
-    /// runtime takes what lies where it starts for its own configuration, and less trusted code writes there.
+    /// For a module of a tool or an extension. A module gets the work directory with each call and
+    /// does not start there, because a runtime would read its own configuration there, and less
+    /// trusted code can write there.
     Module,
     /// For a task: the program that works for it.
     Task {
@@ -54,7 +56,7 @@ pub enum ProcessPurpose<'a> {
     },
 }
 
-/// The directory that a process starts in. Every start of a process asks here.
+/// The directory in which a process starts. Every start of a process uses this function.
 #[must_use]
 pub fn working_directory(purpose: ProcessPurpose<'_>) -> &Path {
     match purpose {

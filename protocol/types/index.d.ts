@@ -1,4 +1,4 @@
-// Types of the modules that goondan runs (`COMPAT-3`). Nothing of it is there at run time.
+// Types for the modules of tools, extensions and connectors (`COMPAT-3`). The package contains no code.
 
 export type JsonPrimitive = string | number | boolean | null;
 export type JsonValue = JsonPrimitive | JsonArray | JsonObject;
@@ -7,10 +7,10 @@ export interface JsonObject {
   [name: string]: JsonValue;
 }
 
-/** What modules log with: lines of goondan's log, under the trace of what they work on. */
+/** Writes lines of goondan's log, with the trace of the module's current work. */
 export type Logger = Console;
 
-/** Where a turn, a step or a call belongs. */
+/** Origin of a turn, a step or a call. */
 export interface ExecutionContext {
   readonly agentName: string;
   readonly instanceKey: string;
@@ -34,12 +34,12 @@ export interface Message {
   readonly id: string;
   readonly data: MessageData;
   metadata: Record<string, any>;
-  /** A `Date` under the contract of 0.0.3, a text under today's. Both are taken. */
+  /** A `Date` under the contract of 0.0.3, a text under the current one. Both are accepted. */
   readonly createdAt: any;
   readonly source: MessageSource;
 }
 
-/** A message that is made: what is left out is filled in. */
+/** A new message. Missing fields get their defaults. */
 export type NewMessage = Partial<Message> & { data: MessageData };
 
 export type MessageEvent =
@@ -58,27 +58,27 @@ export interface ConversationState {
 export interface AgentEvent {
   readonly id: string;
   readonly type: string;
-  /** A `Date` under the contract of 0.0.3, a text under today's. */
+  /** A `Date` under the contract of 0.0.3, a text under the current one. */
   readonly createdAt: any;
   readonly traceId?: string;
   readonly input?: string;
   /** The line above the input in the message for the model. */
   readonly header?: string;
-  /** What the connector reported about the event. */
+  /** Properties of the event, from its connector. */
   readonly properties?: JsonObject;
   readonly instanceKey?: string;
   readonly metadata?: JsonObject;
   readonly source: { readonly kind: "agent" | "connector"; readonly name: string; readonly [name: string]: any };
 }
 
-/** What an event needs that is sent to another agent. */
+/** An event for another agent. */
 export interface OutgoingEvent {
   input?: string;
   instanceKey?: string;
   [name: string]: any;
 }
 
-/** What the message says that brings an answer for which nobody waited. */
+/** Metadata of a message with an answer that arrives after the request has returned. */
 export interface InterAgentResponseMetadata {
   kind: "inter_agent_response";
   version: 1;
@@ -123,7 +123,7 @@ export interface SpawnedAgentInfo {
   ownerInstanceKey: string;
 }
 
-/** The way to other agents. */
+/** Requests to other agents. */
 export interface AgentToolRuntime {
   request(
     target: string,
@@ -156,7 +156,7 @@ export interface ToolContext extends ExecutionContext {
   readonly config: any;
   readonly workDir: string;
   readonly projectRoot: string;
-  /** Nobody waits for the result any more. */
+  /** Aborted when the result is no longer needed. */
   readonly signal: AbortSignal;
 }
 
@@ -173,7 +173,7 @@ export interface ToolCatalogItem {
 export interface ToolCallResult {
   readonly toolCallId: string;
   readonly toolName: string;
-  /** The value that the tool returned under the contract of 0.0.3, its text under today's. */
+  /** The returned value of the tool under the contract of 0.0.3, its text under the current one. */
   readonly output?: any;
   readonly status: "ok" | "error";
   readonly error?: { name?: string; message: string; code?: string; suggestion?: string; helpUrl?: string };
@@ -204,7 +204,7 @@ export interface MiddlewareAgentsApi {
     async?: boolean;
     wait?: boolean;
     eventType?: string;
-    /** `Date`s in it become texts. */
+    /** `Date`s in the metadata become texts. */
     metadata?: Record<string, any>;
   }): Promise<{
     target: string;
@@ -226,7 +226,7 @@ export interface MiddlewareAgentsApi {
   catalog(): Promise<any>;
 }
 
-/** What surrounds a turn, under the contract of 0.0.3. */
+/** Context of a turn, under the contract of 0.0.3. */
 export interface RuntimeContext {
   agent: { name: string; bundleRoot: string; prompt?: { system?: string } };
   swarm: AgentRuntimeCatalogResult;
@@ -250,7 +250,7 @@ interface Around extends ExecutionContext {
 interface AroundMessages extends Around {
   readonly conversationState: ConversationState;
   readonly agents: MiddlewareAgentsApi;
-  /** Gives the id of a message that is appended. */
+  /** Returns the id of an appended message. */
   emitMessageEvent(event: MessageEvent): string | undefined;
 }
 
@@ -274,7 +274,7 @@ export interface ToolCallMiddlewareContext extends Around {
   next(): Promise<ToolCallResult>;
 }
 
-/** What is returned takes the place of what came; nothing leaves it as it is. */
+/** A returned value replaces the result; without one, the result stays unchanged. */
 export type TurnMiddleware = (ctx: TurnMiddlewareContext) => Promise<TurnResult | void>;
 export type StepMiddleware = (ctx: StepMiddlewareContext) => Promise<StepResult | void>;
 export type ToolCallMiddleware = (ctx: ToolCallMiddlewareContext) => Promise<ToolCallResult | void>;
@@ -310,7 +310,7 @@ export type ConnectorEventMessage =
   | { type: "file"; url: string; name: string };
 
 export interface ConnectorEvent {
-  /** The outside's own id: the same id twice is one turn. Without it each event is a new one. */
+  /** Id from the outside: a repeated id is the same event. Without an id, each event is new. */
   id?: string;
   name: string;
   message: ConnectorEventMessage;
@@ -326,5 +326,5 @@ export interface ConnectorContext {
   logger: Logger;
 }
 
-/** Runs until it is told to stop. */
+/** Runs until goondan stops the connector. */
 export type ConnectorEntry = (ctx: ConnectorContext) => Promise<void>;

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let line = daemon
             .log()
             .latest(|line| message(line) == "conversation loaded");
-        let line = line.ok_or("nobody said how long the load took")?;
+        let line = line.ok_or("the log has no duration of the load")?;
         assert!(line["messages"].as_u64() >= Some(MESSAGES as u64), "{line}");
         let elapsed = line["elapsedUs"].as_u64();
         loads.push(Duration::from_micros(elapsed.ok_or("no time was logged")?));

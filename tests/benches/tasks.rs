@@ -67,7 +67,7 @@ fn kilobytes(pid: u32, name: &str) -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let figure = line.and_then(|line| line.split_whitespace().next());
-    Ok(figure.ok_or("the system does not tell it")?.parse()?)
+    Ok(figure.ok_or("the system does not report it")?.parse()?)
 }
 
 fn hire(home: &Home, agent: &str, count: usize) {

@@ -45,7 +45,7 @@ fn hold_of(text: &str) -> Duration {
     let unit_s = match unit {
         "s" => 1,
         "m" => 60,
-        other => panic!("`{other}` is no unit of this file"),
+        other => panic!("`{other}` is not a unit of this file"),
     };
     Duration::from_secs(number.parse::<u64>().expect("a number") * unit_s)
 }

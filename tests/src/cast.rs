@@ -112,7 +112,7 @@ impl Cast {
         for word in text.split_inclusive(' ') {
             self.screen.types(word);
             let word = word.trim_end();
-            wait_until(&format!("{word:?} stands before the cursor"), || {
+            wait_until(&format!("{word:?} is before the cursor"), || {
                 self.screen.shown().trim_end().ends_with(word)
             });
             self.keep(WORD_MS);

@@ -99,7 +99,7 @@ impl Home {
     /// Writes a file below this home.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path.join(path);
-        // Others must not be able to write to a state root, whatever the umask is.
+        // Others must not be able to write to a state root, even with a permissive umask.
         let mut directories = fs::DirBuilder::new();
         directories.recursive(true).mode(0o755);
         directories.create(path.parent().unwrap()).unwrap();

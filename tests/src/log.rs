@@ -204,7 +204,7 @@ pub fn check_line(text: &str) -> Result<Value, String> {
         Err(error) => return fault(&error.to_string()),
     };
     if !line.is_object() {
-        return fault("it is no object");
+        return fault("it is not an object");
     }
     let mut texts = vec!["timestamp", "level", "message", "process", "traceId"];
     match line["process"].as_str() {
@@ -225,7 +225,7 @@ pub fn check_line(text: &str) -> Result<Value, String> {
     }
     let trace = line["traceId"].as_str().unwrap_or_default();
     if trace.len() != 32 || !trace.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return fault("`traceId` is no trace id");
+        return fault("`traceId` is not a trace id");
     }
     Ok(line)
 }

@@ -86,7 +86,7 @@ fn can_be_made() -> bool {
     let mut command = Command::new("unshare");
     command.args(NAMESPACES).args(["sh", "-euc", bridge]);
     command.output().unwrap().status.success()
-        || needs::note_left_out("this system lets nobody make machines of a network")
+        || needs::note_left_out("this system does not allow simulated machines")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

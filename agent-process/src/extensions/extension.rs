@@ -1,4 +1,4 @@
-//! The interface of an extension, and the outputs of asking it.
+//! The interface of an extension, and its outputs.
 
 use std::fmt::Debug;
 

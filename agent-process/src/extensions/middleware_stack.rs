@@ -1,5 +1,4 @@
-//! The order in which extensions are asked: built-in extensions and middlewares of modules in one
-//! stack.
+//! The order in which extensions run: built-in extensions and middlewares of modules in one stack.
 //!
 //! A lower priority is further out; equal priorities keep the order of the agent's list. A built-in
 //! extension has priority 0.

@@ -1,4 +1,5 @@
-//! Confines the agent's own process, as far as its tools allow (`SEC-3`).
+//! Confines the agent's own process, as far as its tools permit (`SEC-3`), so that a fault in it
+//! has few rights.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Finds the differences between the new side and the current one.
+//! Finds the differences between a turn with the current configuration and with the new one.
 
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::observe::detail_of;

@@ -1,4 +1,4 @@
-//! Plays one recorded turn with one side.
+//! Plays one recorded turn with one of the two configurations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! Plays one turn and notes what the engine does.
+//! Plays one turn and records the actions of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,7 +30,7 @@ const UNLIKE_MAX: usize = 16;
 /// Metadata key of a message from another agent.
 const FROM: &str = "from";
 
-/// An agent as the replay sets it up, with what does not change between its turns.
+/// An agent of the replay, with the state that all its turns share.
 pub(super) struct ReplaySide<'a, T> {
     side: RehearsalSide<'a, T>,
     scripted: Option<ScriptedModel>,

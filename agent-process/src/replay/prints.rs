@@ -79,7 +79,7 @@ pub(super) fn played_message(message: &Message) -> PlayedMessage {
     }
 }
 
-/// The text of a message, or what it has instead.
+/// The text of a message, or a description of its other content.
 fn shown(content: &MessageContent) -> String {
     let text = content.to_text();
     if !text.is_empty() {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 /// Processor time that counts as work, in ticks of the kernel's clock per second: 5 % of a core.
-/// Timers of a program that hangs take less.
+/// Timers of a hung program need less.
 const WORKING_TICKS_PER_SECOND: u64 = 5;
 
-/// Time for which processor time alone counts as work. After that, a program that writes nothing hangs.
+/// Time for which processor time alone counts as work. After that, a program without output counts
+/// as hung.
 const BUSY_MAX: Duration = Duration::from_mins(60);
 
 /// Signs of life of a program.
@@ -14,7 +15,7 @@ const BUSY_MAX: Duration = Duration::from_mins(60);
 pub(super) struct Liveness {
     has_printed: bool,
     last: Option<Sample>,
-    /// Time in which the program only took processor time.
+    /// Time in which processor time was the program's only activity.
     busy: Duration,
 }
 
@@ -39,8 +40,8 @@ impl Liveness {
         !std::mem::take(&mut self.has_printed)
     }
 
-    /// Processes a sample that was taken `interval` after the previous one; returns true if it shows
-    /// a sign of life. A child process alone is none, because it may hang, too.
+    /// Processes a sample that was taken `interval` after the previous one; returns true if it
+    /// shows a sign of life. A child process alone is not a sign, because it may hang, too.
     pub(super) fn looked(&mut self, sample: Sample, interval: Duration) -> bool {
         let Some(before) = self.last.replace(sample) else {
             return true;

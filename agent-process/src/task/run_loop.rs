@@ -39,8 +39,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 /// The same after its result, when it should exit soon.
 const LOOK_INTERVAL_AFTER_RESULT: Duration = Duration::from_secs(5);
 
-/// How long an `acp` program that has loaded a session may say nothing before it gets its prompt, although it has not
-/// answered the latest probe: programs may ignore requests that they do not know.
+/// Silence of an `acp` program that has loaded a session after which it gets its prompt, even
+/// without an answer to the latest probe: programs may ignore requests that they do not know.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that an `acp` program has to exit after its turn, for which its standard input ends. Some, such as `gemini`
@@ -55,7 +55,7 @@ const TURN_EXIT_GRACE: Duration = Duration::from_secs(5);
 const KILLING_PART: u32 = 4;
 const KILLING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Maximum bytes read after the program has ended: no process of the program writes any more, so
+/// Maximum bytes read after the program has ended: no process of the program writes any longer, so
 /// the limit is a pipe's capacity.
 const DRAIN_BYTES_MAX: usize = 2 << 20;
 

@@ -1,4 +1,4 @@
-//! How a program is given goondan's tools (`AGENT-2`). Pure.
+//! Passes goondan's tools to a program, by the means that its preset supports (`AGENT-2`). Pure.
 
 use std::path::Path;
 
@@ -71,7 +71,8 @@ impl Offer {
                 let entry = json!({
                     "command": program,
                     "args": arguments,
-                    // It asks nobody, and does not hide the tools until the agent searches for them.
+                    // The program asks no person about these tools, and does not hide them until
+                    // the agent searches for them.
                     "trust": true,
                     "alwaysLoadTools": true,
                 });

@@ -1,5 +1,5 @@
-//! The server of goondan's tools: a process that the program of a task starts, and speaks the Model
-//! Context Protocol with (`AGENT-2`).
+//! The server of goondan's tools for the program of a task (`AGENT-2`). The program starts it, and
+//! uses the Model Context Protocol.
 //!
 //! It runs in the program's sandbox, and has no rights beyond the program's.
 

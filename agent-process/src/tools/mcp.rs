@@ -180,8 +180,7 @@ impl McpServerHandle {
         rest.and_then(|rest| rest.strip_prefix("__")) == Some(WAIT_EXPORT) && !self.has(name)
     }
 
-    /// True if the project marks the tool as idempotent, or the server does and the project says
-    /// nothing.
+    /// True if the project marks the tool as idempotent, or if only the server declares it.
     pub(super) fn is_idempotent(&self, name: &str) -> bool {
         if self.is_wait(name) {
             return true;

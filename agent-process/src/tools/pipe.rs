@@ -72,7 +72,7 @@ pub(crate) struct Surroundings {
     pub(crate) allowed: ProgramRights,
     /// Directory of the run's sandboxes, which a coordinator's programs may read once it exists.
     pub(crate) run: Option<PathBuf>,
-    /// The packages whose modules they are; none for what is the project's own.
+    /// The packages of the modules; empty for the project's own.
     pub(crate) packages: Vec<String>,
     /// Tool supervisors that outlive a call.
     pub(crate) residents: Residents,
@@ -93,8 +93,8 @@ impl Surroundings {
     }
 }
 
-/// A tool supervisor where the agent works, with the environment of tools. What it supervises and where its
-/// standard input comes from is the caller's.
+/// A tool supervisor where the agent works, with the environment of tools. The caller adds the
+/// supervised program and the standard input.
 pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
     supervisor_at(surroundings, &surroundings.cwd)
 }

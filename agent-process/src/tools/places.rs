@@ -34,7 +34,7 @@ pub(crate) struct ToolRoots {
     pub(crate) beside: Vec<(Root, Access)>,
     /// The sandboxes of the agents that this one coordinates, which it may read.
     pub(crate) run: Option<LaterRoot>,
-    /// What everything that tools start is started with.
+    /// Access rights and environment of all programs that tools start.
     pub(crate) surroundings: Arc<Surroundings>,
     /// Environments of the modules of packages, each with the sandbox of its package.
     pub(crate) of_packages: Vec<(ModuleSandbox, Arc<Surroundings>)>,

@@ -1,4 +1,5 @@
-//! Tool supervisors that outlive a call and must not be reaped as leftovers of a call.
+//! Registry of tool supervisors that outlive a call, so that they are not reaped as leftovers of a
+//! call.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -146,7 +146,7 @@ pub(crate) fn runs_of(assignment: &AgentAssignment) -> Option<&Path> {
         .filter(|dir| dir.is_dir())
 }
 
-/// What its tools are started for.
+/// Purpose for which the tools are set up.
 fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> ProcessPurpose<'a> {
     match &assignment.task {
         Some(_) => ProcessPurpose::Task {

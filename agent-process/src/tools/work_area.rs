@@ -1,4 +1,4 @@
-//! The work area of a task, as the programs in it see it (`TASK-2`).
+//! Access of tools to the work area of a task (`TASK-2`).
 
 use std::path::Path;
 

@@ -26,7 +26,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Answers of a resumed turn that already took in some.
+    /// Answers of a resumed turn that has already received some.
     pub(crate) fn after(taken_in: BTreeSet<EventId>) -> Self {
         let waiting = VecDeque::new();
         Self { taken_in, waiting }

@@ -20,7 +20,7 @@ use slot::{Slot, State, called, scope_of};
 pub(crate) struct Calls {
     step: u32,
     step_id: StepId,
-    /// Every call before this one is recorded.
+    /// Index of the first call that is not recorded.
     first_open: usize,
     slots: Vec<Slot>,
 }
@@ -51,9 +51,9 @@ impl Calls {
         }
     }
 
-    /// Creates the calls of a recorded reply. A call without a result may or may not have run, so
-    /// it is run again only if that is harmless, or if its connector finds out first whether it took
-    /// effect. For a call that needs a person, the orchestrator tracks whether it has begun.
+    /// Creates the calls of a recorded reply. A call without a result may have run, so it runs
+    /// again only if it is idempotent, or if its connector first finds out whether it took effect.
+    /// For a call that needs a person, the orchestrator tracks whether it has begun.
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
         step_id: StepId,
@@ -111,8 +111,8 @@ impl Calls {
                 .is_some_and(|slot| matches!(slot.state, State::Running))
     }
 
-    /// Answers calls that must not be made: first calls of tools that are not offered, then calls
-    /// whose arguments are invalid.
+    /// Answers calls that must not run: first calls of tools that are not offered, then calls with
+    /// invalid arguments.
     pub(crate) fn keep_to_catalog(
         &mut self,
         why_not_offered: impl Fn(&str) -> Option<String>,

@@ -133,7 +133,7 @@ pub enum TurnEngineEffect {
         /// The number of its last event.
         last_seq: u64,
         outcome: TurnOutcome,
-        /// Answers that the turn took in; their events are completed with the turn.
+        /// Answers that the turn received; their events are completed with the turn.
         answered: Vec<EventId>,
     },
 }

@@ -52,7 +52,7 @@ impl OpenTurn {
         &self.events
     }
 
-    /// Answers that `turn_id` took in.
+    /// Answers that `turn_id` has received.
     pub(crate) fn taken_in(&self, turn_id: &TurnId) -> BTreeSet<EventId> {
         let messages = self.messages();
         messages

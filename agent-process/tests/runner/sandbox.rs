@@ -541,7 +541,7 @@ fn mounts() -> String {
     std::fs::read_to_string("/proc/self/mountinfo").unwrap()
 }
 
-/// Processes whose working directory is the site's, whatever their root is.
+/// Processes whose working directory is the site's, with any root.
 fn in_directory(site: &TestProject) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -4,6 +4,7 @@ use goondan_protocol::field::FieldDefault;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 
+use crate::approvals::APPROVAL_AFTER_MINUTES_MAX;
 use crate::description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 use crate::relay::RELAY;
 use crate::signatures::{
@@ -307,27 +308,79 @@ const APPROVAL_USERS: Setting = Setting::required(
 const APPROVAL_AGENTS: Setting = Setting::optional(
     "agents",
     SettingType::Names,
-    "The only agents whose calls are shown.",
+    "The only agents whose decisions are shown.",
 );
+
+const APPROVAL_KINDS: Setting = Setting::optional(
+    "kinds",
+    SettingType::Words(&["call", "question", "review"]),
+    "The only kinds of decision that are shown: tool calls, questions, or reviews.",
+);
+
+const APPROVAL_TOOLS: Setting = Setting::optional(
+    "tools",
+    SettingType::Names,
+    "The only tools whose calls are shown: `bash` for all of `bash`, or `bash__exec`.",
+);
+
+const APPROVAL_AFTER: Setting = Setting::optional(
+    "afterMinutes",
+    SettingType::Number(0, APPROVAL_AFTER_MINUTES_MAX),
+    "Minutes that a decision waits before it is shown here, such as for a second person.",
+)
+.or(FieldDefault::Number(0));
+
+const APPROVAL_QUIET_HOURS: Setting = Setting::optional(
+    "quietHours",
+    SettingType::Map(&QUIET_HOURS),
+    "Hours of each day in which nothing new is shown.",
+);
+
+static QUIET_HOURS: [Setting; 3] = [
+    Setting::required(
+        "from",
+        SettingType::TimeOfDay,
+        "The time at which they begin.",
+    ),
+    Setting::required(
+        "until",
+        SettingType::TimeOfDay,
+        "The time at which they end, on the next day if it is before `from`.",
+    ),
+    Setting::optional("timeZone", SettingType::TimeZone, "The time zone of both.")
+        .or(FieldDefault::Text("UTC")),
+];
 
 const APPROVALS_ABOUT: &str = "The chat that shows tool calls that wait for a person, with buttons, and the people who may decide.";
 
-static APPROVALS_OF_TELEGRAM: [Setting; 3] = [
+static APPROVALS_OF_TELEGRAM: [Setting; 7] = [
     Setting::required("chat", SettingType::Id, "The chat to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
+    APPROVAL_KINDS,
+    APPROVAL_TOOLS,
+    APPROVAL_AFTER,
+    APPROVAL_QUIET_HOURS,
 ];
 
-static APPROVALS_OF_CHANNEL: [Setting; 3] = [
+static APPROVALS_OF_CHANNEL: [Setting; 7] = [
     Setting::required("channel", SettingType::Id, "The channel to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
+    APPROVAL_KINDS,
+    APPROVAL_TOOLS,
+    APPROVAL_AFTER,
+    APPROVAL_QUIET_HOURS,
 ];
 
-static APPROVALS_OF_MATRIX: [Setting; 3] = [
+static APPROVALS_OF_MATRIX: [Setting; 7] = [
     Setting::required("room", SettingType::Id, "The room to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
+    APPROVAL_KINDS,
+    APPROVAL_TOOLS,
+    APPROVAL_AFTER,
+    APPROVAL_QUIET_HOURS,
 ];
 
 const APPROVALS_IN_TELEGRAM: Setting = Setting::optional(

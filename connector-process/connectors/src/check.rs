@@ -346,6 +346,14 @@ fn scalar(content: SettingType, value: &Value) -> Result<(), (String, String)> {
             &listed(words),
             shown(value),
         ),
+        SettingType::Words(words) => is(
+            value.as_array().is_some_and(|items| {
+                let is_word = |item: &Value| item.as_str().is_some_and(|it| words.contains(&it));
+                !items.is_empty() && items.iter().all(is_word)
+            }),
+            &format!("a list, not empty, of {}", listed(words)),
+            shown(value),
+        ),
         SettingType::Number(least, most) => is(
             number(value).is_some_and(|number| (least..=most).contains(&number)),
             &format!("a whole number from {least} to {most}"),
@@ -385,6 +393,11 @@ fn scalar(content: SettingType, value: &Value) -> Result<(), (String, String)> {
             value,
             "the IANA name of a time zone, such as `Europe/Berlin`",
             schedule::check_time_zone,
+        ),
+        SettingType::TimeOfDay => is(
+            text.is_some_and(|text| minute_of_day(text).is_some()),
+            "hour and minute of a day, such as `22:00`",
+            shown(value),
         ),
         SettingType::Id => is(
             is_name(value),
@@ -432,6 +445,17 @@ fn grammar(
         let found = shown(value);
         (expected.to_owned(), format!("{found}: {reason}"))
     })
+}
+
+/// Minutes from midnight until a time such as `07:30`.
+pub(crate) fn minute_of_day(text: &str) -> Option<u16> {
+    let (hour, minute) = text.split_once(':')?;
+    let number = |digits: &str, end: u16| {
+        let is_plain = digits.len() == 2 && digits.bytes().all(|it| it.is_ascii_digit());
+        let number: u16 = digits.parse().ok().filter(|_| is_plain)?;
+        (number < end).then_some(number)
+    };
+    Some(number(hour, 24)? * 60 + number(minute, 60)?)
 }
 
 /// A whole number, or its digits as a string.

@@ -32,6 +32,8 @@ pub enum SettingType {
     Name(usize),
     /// A fixed set of words.
     Word(&'static [&'static str]),
+    /// A list of words of a fixed set; at least one.
+    Words(&'static [&'static str]),
     /// A whole number in this inclusive range, or its digits, because a value from the environment
     /// is always a string.
     Number(u64, u64),
@@ -47,6 +49,8 @@ pub enum SettingType {
     Cron,
     /// The IANA name of a time zone.
     TimeZone,
+    /// Hour and minute of a day, such as `22:00`.
+    TimeOfDay,
     /// `true` or `false`, or these words as strings, because a value from the environment is always
     /// a string.
     Truth,

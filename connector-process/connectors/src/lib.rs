@@ -35,7 +35,7 @@ pub mod signatures;
 pub mod thinking;
 mod values;
 
-pub use approvals::ApprovalChat;
+pub use approvals::{ApprovalChat, DecisionClass, DecisionKind};
 pub use builtin::{BUILTINS, GITHUB_BODY_BYTES_MAX, find};
 pub use check::{Problem, ProblemKind, ProblemLocation, SettingPathStep, check};
 pub use description::{Connector, DescribedEvent, Secret, Setting, SettingType};

@@ -53,7 +53,7 @@ pub(super) struct Place {
 #[derive(Debug, PartialEq)]
 pub(super) enum Mail {
     Event(Box<ConnectorEvent>),
-    /// Passed over, with the reason in words.
+    /// Skipped, with the reason as text.
     Ignored(IgnoreReason, &'static str),
 }
 

@@ -104,7 +104,7 @@ impl<'v> Phrases<'v> {
     }
 
     fn merge_request(&self, object: &str) -> String {
-        // A change of this says it itself.
+        // The sentence of an event that changes the draft state names the change.
         let is_changed = self.body.pointer("/changes/draft").is_some();
         let is_draft = !is_changed && self.is(&format!("{object}/draft"));
         let kind = match is_draft {

@@ -42,7 +42,7 @@ pub(super) enum EventMapping {
         /// True if the agent's reply is posted to the room.
         is_answered: bool,
     },
-    /// Passed over, with the reason in words.
+    /// Skipped, with the reason as text.
     Ignored(IgnoreReason, &'static str),
     /// A message that only its recipients can read.
     Encrypted,

@@ -1,7 +1,7 @@
 //! Refusal to start servers that must be downloaded first, and cannot be.
 //!
-//! Without a network, `npx`, `uvx` and similar programs retry for minutes and say nothing. The
-//! connection says at once what they need instead.
+//! Without a network, `npx`, `uvx` and similar programs retry for minutes without output. The
+//! connection immediately reports what they need instead.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

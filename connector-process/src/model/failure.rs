@@ -1130,7 +1130,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_keys_models_and_balances_are_recognized_behind_other_statuses() {
+    fn prov_1_key_model_and_balance_errors_are_recognized_by_text() {
         for (status, body, code) in [
             (
                 400,

@@ -1,10 +1,12 @@
-//! Decisions that wait for a person, in a Slack channel.
+//! Decisions that wait for a person, in a Slack channel. A text is entered as a reply in the thread
+//! of the message, or in a form, which a button opens.
 
 use std::sync::Arc;
 
 use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress};
 use goondan_protocol::ids::DecisionId;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::actions::Api;
 use super::description::plain;
@@ -16,6 +18,12 @@ use crate::payload::text;
 
 /// Prefix of the action ids of our buttons, before the answer.
 const ACTION_PREFIX: &str = "goondan:";
+
+/// Word of the button that opens the form for a text, and of the form.
+const TEXT: &str = "text";
+
+/// Longest text of a form, in characters: Slack's limit.
+const TEXT_CHARS_MAX: u64 = 3_000;
 
 /// Color of a button, if it has one.
 const fn style_of(answer: DecisionButton) -> Option<&'static str> {
@@ -32,25 +40,84 @@ const LABEL_CHARS_MAX: usize = 75;
 /// Longest text of one block, in characters. Slack's limit is 3000.
 const BLOCK_CHARS_MAX: usize = 2_900;
 
-/// The press of one of our buttons, if the payload is one.
-pub(super) fn to_pressed(payload: &Value) -> Option<ButtonPress> {
-    if text(payload, "/type") != Some("block_actions") {
-        return None;
-    }
-    let action = text(payload, "/actions/0/action_id")?;
-    let answer = DecisionButton::of_word(action.strip_prefix(ACTION_PREFIX)?)?;
+/// An interaction with one of our messages or forms.
+#[derive(Debug, PartialEq)]
+pub(super) enum DecisionInteraction {
+    Pressed(ButtonPress),
+    Form(FormRequest),
+}
+
+/// A request of a person to open the form for a text.
+#[derive(Debug, PartialEq)]
+pub(super) struct FormRequest {
+    /// Slack's permission to open a form, valid for three seconds.
+    trigger: String,
+    view: Value,
+    /// The person, for a notice.
+    to: String,
+}
+
+/// The interaction with one of our messages or forms, if the payload is one.
+pub(super) fn to_decision(payload: &Value) -> Option<DecisionInteraction> {
     let user = text(payload, "/user/id")?;
-    let channel =
-        text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"))?;
-    let ts = text(payload, "/message/ts").or_else(|| text(payload, "/container/message_ts"))?;
-    Some(ButtonPress {
-        press: DecisionPress {
-            decision_id: DecisionId::new(text(payload, "/actions/0/value")?).ok()?,
-            answer: DecisionAnswer::Button(answer),
-            user: user.to_owned(),
-        },
-        place: format!("{channel}:{ts}"),
-        to: format!("{channel}:{user}"),
+    let pressed = |id: &str, answer, channel: &str, place: &str| {
+        Some(DecisionInteraction::Pressed(ButtonPress {
+            press: DecisionPress {
+                decision_id: DecisionId::new(id).ok()?,
+                answer,
+                user: user.to_owned(),
+            },
+            place: place.to_owned(),
+            to: format!("{channel}:{user}"),
+        }))
+    };
+    match text(payload, "/type")? {
+        "block_actions" => {
+            let action = text(payload, "/actions/0/action_id")?;
+            let word = action.strip_prefix(ACTION_PREFIX)?;
+            let id = text(payload, "/actions/0/value")?;
+            let channel = text(payload, "/channel/id");
+            let channel = channel.or_else(|| text(payload, "/container/channel_id"))?;
+            let ts = text(payload, "/message/ts");
+            let ts = ts.or_else(|| text(payload, "/container/message_ts"))?;
+            let place = format!("{channel}:{ts}");
+            if word == TEXT {
+                return Some(DecisionInteraction::Form(FormRequest {
+                    trigger: text(payload, "/trigger_id")?.to_owned(),
+                    view: form(&DecisionId::new(id).ok()?, &place),
+                    to: format!("{channel}:{user}"),
+                }));
+            }
+            let answer = DecisionAnswer::Button(DecisionButton::of_word(word)?);
+            pressed(id, answer, channel, &place)
+        }
+        "view_submission" => {
+            let form = text(payload, "/view/callback_id")?.strip_prefix(ACTION_PREFIX)?;
+            let id = form.strip_prefix(TEXT)?.strip_prefix(':')?;
+            let entered = format!("/view/state/values/{TEXT}/{TEXT}/value");
+            let entered = text(payload, &entered).map(str::trim);
+            let entered = entered.filter(|entered| !entered.is_empty())?;
+            let place = text(payload, "/view/private_metadata")?;
+            let (channel, _) = place.split_once(':')?;
+            pressed(id, DecisionAnswer::Text(entered.to_owned()), channel, place)
+        }
+        _ => None,
+    }
+}
+
+/// The form for a text about the decision of this message.
+fn form(decision_id: &DecisionId, place: &str) -> Value {
+    let plain = |text: &str| json!({"type": "plain_text", "text": text});
+    let input = json!({"type": "plain_text_input", "action_id": TEXT, "multiline": true,
+        "max_length": TEXT_CHARS_MAX});
+    json!({
+        "type": "modal",
+        "callback_id": format!("{ACTION_PREFIX}{TEXT}:{decision_id}"),
+        "private_metadata": place,
+        "title": plain("Answer"),
+        "submit": plain("Send"),
+        "close": plain("Cancel"),
+        "blocks": [{"type": "input", "block_id": TEXT, "label": plain("Text"), "element": input}],
     })
 }
 
@@ -71,6 +138,21 @@ pub(super) fn to_reply(body: &Value) -> Option<ChatReply> {
         text: plain(without_mention(body, kind, entered).unwrap_or(entered)),
         to: format!("{channel}:{user}"),
     })
+}
+
+/// Opens the requested forms until the sender is dropped.
+pub(super) async fn open_forms(channel: &Channel, mut requests: mpsc::Receiver<FormRequest>) {
+    while let Some(FormRequest { trigger, view, to }) = requests.recv().await {
+        let params = json!({"trigger_id": trigger, "view": view});
+        let Err(error) = channel.api.ask("views.open", &params, false).await else {
+            continue;
+        };
+        tracing::warn!(reason = error.message, "failed to open a form in Slack");
+        let advice = "The form cannot be opened. Reply in the thread of the message instead.";
+        if let Err(rejection) = channel.tell(&to, advice).await {
+            tracing::debug!(reason = rejection.reason, "failed to notify a user");
+        }
+    }
 }
 
 pub(super) struct Channel {
@@ -99,10 +181,10 @@ fn sections(text: &str) -> Vec<Value> {
 
 /// A message in Slack's format.
 fn written(message: &Message) -> Value {
-    let mut blocks = sections(&message.headline("Reply in the thread to"));
+    let mut blocks = sections(&message.headline("Reply in the thread, or press Text…, to"));
     blocks.extend(sections(&message.body));
-    let buttons = message.buttons.as_ref().filter(|it| !it.choices.is_empty());
-    blocks.extend(buttons.map(row));
+    let buttons = message.buttons.as_ref();
+    blocks.extend(buttons.and_then(|it| row(it, message.reply.is_some())));
     json!({
         // Text of the notification.
         "text": verbatim(&message.head),
@@ -127,20 +209,23 @@ fn labeled(label: &str) -> String {
     labeled
 }
 
-fn row(buttons: &Buttons) -> Value {
-    let elements: Vec<Value> = buttons
-        .offered()
-        .map(|(answer, label)| {
-            let action = format!("{ACTION_PREFIX}{answer}");
-            let button = json!({"type": "button", "action_id": action, "value": buttons.decision_id,
-                "text": {"type": "plain_text", "text": labeled(label), "emoji": false}});
-            match style_of(answer) {
-                Some(style) => with(button, [("style", json!(style))]),
-                None => button,
-            }
-        })
-        .collect();
-    json!({"type": "actions", "elements": elements})
+/// The buttons, if there are any.
+fn row(buttons: &Buttons, takes_text: bool) -> Option<Value> {
+    let button = |word: &str, label: &str| {
+        let action = format!("{ACTION_PREFIX}{word}");
+        json!({"type": "button", "action_id": action, "value": buttons.decision_id,
+            "text": {"type": "plain_text", "text": labeled(label), "emoji": false}})
+    };
+    let choices = buttons.offered().map(|(answer, label)| {
+        let button = button(&answer.to_string(), label);
+        match style_of(answer) {
+            Some(style) => with(button, [("style", json!(style))]),
+            None => button,
+        }
+    });
+    let text = takes_text.then(|| button(TEXT, "Text…"));
+    let elements: Vec<Value> = choices.chain(text).collect();
+    (!elements.is_empty()).then(|| json!({"type": "actions", "elements": elements}))
 }
 
 impl Board for Channel {
@@ -268,7 +353,11 @@ mod tests {
                 "channel": {"id": "C1"}, "message": {"ts": "1.5"}, "trigger_id": "9",
                 "actions": [{"action_id": action, "action_ts": "2.5", "value": value}]})
         };
-        let pressed = to_pressed(&payload("goondan:approve", "a-1")).unwrap();
+        let Some(DecisionInteraction::Pressed(pressed)) =
+            to_decision(&payload("goondan:approve", "a-1"))
+        else {
+            panic!("it is a press");
+        };
         assert_eq!(pressed.press.decision_id.as_str(), "a-1");
         assert_eq!(
             pressed.press.answer,
@@ -279,10 +368,51 @@ mod tests {
             (pressed.place.as_str(), pressed.to.as_str()),
             ("C1:1.5", "C1:U1")
         );
-        assert_eq!(to_pressed(&payload("approve", "a-1")), None);
-        assert_eq!(to_pressed(&payload("goondan:approve", "a 1")), None);
+        assert_eq!(to_decision(&payload("approve", "a-1")), None);
+        assert_eq!(to_decision(&payload("goondan:approve", "a 1")), None);
         let mut other = payload("goondan:approve", "a-1");
         other["type"] = json!("view_submission");
-        assert_eq!(to_pressed(&other), None);
+        assert_eq!(to_decision(&other), None);
+    }
+
+    #[test]
+    fn need_2_a_slack_button_opens_a_form_for_a_text() {
+        let question = Message {
+            reply: Some("answer".to_owned()),
+            buttons: Some(Buttons {
+                decision_id: "t-1".parse().unwrap(),
+                choices: Vec::new(),
+            }),
+            ..message("Which?", true)
+        };
+        let posted = written(&question);
+        let button = &posted["blocks"][2]["elements"][0];
+        assert_eq!(button["action_id"], "goondan:text");
+        let pressed = json!({"type": "block_actions", "user": {"id": "U1"}, "channel": {"id": "C1"},
+            "message": {"ts": "1.5"}, "trigger_id": "9", "actions": [button]});
+        let Some(DecisionInteraction::Form(form)) = to_decision(&pressed) else {
+            panic!("it opens a form");
+        };
+        assert_eq!((form.trigger.as_str(), form.to.as_str()), ("9", "C1:U1"));
+        // Slack returns the view with the entered text.
+        let mut view = form.view;
+        let input = view["blocks"][0]["element"]["action_id"].as_str().unwrap();
+        let block = view["blocks"][0]["block_id"].as_str().unwrap();
+        let entered = json!({block: {input: {"type": "plain_text_input", "value": " blue \n"}}});
+        view["state"] = json!({ "values": entered });
+        let sent = json!({"type": "view_submission", "user": {"id": "U2"}, "view": view});
+        let Some(DecisionInteraction::Pressed(sent)) = to_decision(&sent) else {
+            panic!("it is an answer");
+        };
+        assert_eq!(sent.press.answer, DecisionAnswer::Text("blue".to_owned()));
+        assert_eq!(sent.press.decision_id.as_str(), "t-1");
+        assert_eq!(
+            (
+                sent.press.user.as_str(),
+                sent.place.as_str(),
+                sent.to.as_str()
+            ),
+            ("U2", "C1:1.5", "C1:U2")
+        );
     }
 }

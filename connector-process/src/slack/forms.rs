@@ -14,7 +14,7 @@ use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use self::values::{action_words, entered};
-use super::decisions;
+use super::decisions::{DecisionInteraction, FormRequest, to_decision};
 use super::description::{files, joined, list, message_words, plain};
 use super::messages::{Filters, Ignored, OTHER_CHANNEL, auth, is_direct, key_of};
 use crate::listener::{ButtonPress, MalformedRequest};
@@ -31,7 +31,7 @@ const IGNORED: [(&str, &str); 4] = [
     ),
 ];
 
-/// Words of a choice that was taken back.
+/// Words of a withdrawn choice.
 const NOTHING: &str = "(nothing)";
 
 /// A parsed form.
@@ -40,6 +40,8 @@ pub(super) enum FormMeaning {
     Event(Box<ConnectorEvent>),
     /// A press of one of our buttons.
     Pressed(Box<ButtonPress>),
+    /// A press of the button that opens our form.
+    Form(Box<FormRequest>),
     /// A request for the choices of a list.
     Choices,
     /// Ignored, for this reason.
@@ -60,8 +62,14 @@ pub(super) fn meaning(
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
             let payload = serde_json::from_str(payload).map_err(MalformedRequest::NotJson)?;
-            if let Some(pressed) = decisions::to_pressed(&payload).filter(|_| asks) {
-                return Ok(FormMeaning::Pressed(Box::new(pressed)));
+            match to_decision(&payload).filter(|_| asks) {
+                Some(DecisionInteraction::Pressed(pressed)) => {
+                    return Ok(FormMeaning::Pressed(Box::new(pressed)));
+                }
+                Some(DecisionInteraction::Form(request)) => {
+                    return Ok(FormMeaning::Form(Box::new(request)));
+                }
+                None => {}
             }
             let kind = required(&payload, "/type")?;
             if matches!(kind, "block_suggestion" | "dialog_suggestion") {

@@ -33,7 +33,7 @@ const EDITED_WORDS: &str = "[Edited message]\n";
 /// An event, or the reason why there is none.
 pub(super) type Taken = Result<TakenEvent, Ignored>;
 
-/// Reason why something becomes no event: as it is counted, and in words.
+/// Reason why a request becomes no event: the counted reason, and a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ignored {
     pub(super) reason: IgnoreReason,

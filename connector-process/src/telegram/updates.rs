@@ -29,7 +29,7 @@ pub(super) enum Update {
     },
     /// A group has a new ID.
     Migrated { old: i64, new: i64 },
-    /// Passed over.
+    /// Skipped.
     Ignored(Ignored),
 }
 

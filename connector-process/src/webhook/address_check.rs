@@ -11,12 +11,12 @@ use crate::limits::CHALLENGE_BYTES_MAX;
 use crate::listener::CheckAnswer;
 use crate::payload::form_pairs;
 
-/// Okta.
+/// Header of Okta.
 const OKTA: HeaderName = HeaderName::from_static("x-okta-verification-challenge");
 
 /// The sender of CloudEvents asks for permission (HTTP 1.1 Web Hooks for Event Delivery, 4).
 const ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
-/// The permission.
+/// Header with the permission.
 const ALLOWED_ORIGIN: HeaderName = HeaderName::from_static("webhook-allowed-origin");
 
 /// Parameters whose value is the answer to a `GET`: of Meta and `WebSub`, and of Dropbox and Nylas.
@@ -28,11 +28,11 @@ const VALIDATION_TOKEN: &str = "validationToken";
 /// The type of Azure Event Grid's first event.
 const EVENT_GRID: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
 
-/// The answer to a check by the head of a request; `None` if the request is none.
+/// The answer to an address check in the head of a request; `None` if the request is not a check.
 pub(super) fn answer_to(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<CheckAnswer> {
     let query = uri.query().unwrap_or_default();
     match *method {
-        // Trello, Mandrill and Mailchimp only look whether the address exists.
+        // Trello, Mandrill and Mailchimp only check that the address exists.
         Method::HEAD => Some(CheckAnswer::text("")),
         Method::GET => {
             if let Some(challenge) = headers.get(OKTA).and_then(|it| it.to_str().ok()) {
@@ -60,13 +60,13 @@ pub(super) fn answer_to(method: &Method, uri: &Uri, headers: &HeaderMap) -> Opti
     }
 }
 
-/// The answer to a check in the body of a request; `None` if the body is an event.
+/// The answer to an address check in the body of a request; `None` if the body is an event.
 pub(super) fn answer_to_body(body: &[u8]) -> Option<Value> {
     if body.len() > CHALLENGE_BYTES_MAX {
         return None;
     }
     match serde_json::from_slice(body).ok()? {
-        // monday.com, and Slack and Lark without a preset.
+        // From monday.com, and from Slack and Lark without a preset.
         Value::Object(message) => {
             let challenge = message.get("challenge")?.as_str()?;
             let kind = message.get("type").and_then(Value::as_str);
@@ -83,7 +83,7 @@ pub(super) fn answer_to_body(body: &[u8]) -> Option<Value> {
     }
 }
 
-/// The first of some parameters that a query has.
+/// The value of the first of these parameters that a query has.
 fn parameter(query: &str, names: &[&str]) -> Option<String> {
     let pairs = form_pairs(query);
     let found = names.iter().find_map(|wanted| {

@@ -128,7 +128,7 @@ fn claims_of(received: &ReceivedRequest) -> Value {
 }
 
 #[test]
-fn prov_1_a_service_account_gets_one_token_for_all_calls_until_it_is_refused() {
+fn prov_1_service_account_token_is_reused_until_it_is_refused() {
     let provider = Provider::start(|received| match received.path.as_str() {
         "/token" => {
             ProviderResponse::json(&json!({"access_token": format!("ya29.{}", received.number),

@@ -436,7 +436,7 @@ fn requests(double: &Provider) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn client_library_of_gitlab_and_connector_send_the_same_requests() {
+fn client_library_of_gitlab_sends_the_requests_of_the_connector() {
     if std::env::var_os(CLIENT_VAR).is_none() {
         needs::note_left_out(&format!("{CLIENT_VAR} is not set"));
         return;

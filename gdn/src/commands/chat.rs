@@ -502,10 +502,13 @@ impl ChatSession<'_> {
         let info = detail.approval;
         let output = self.context.output;
         output.note(format!(
-            "{}\n{}\nFrom now on, this call of {} runs without asking in {}, with exactly these \
-             arguments. y approves it.",
+            "{}\n{}",
             text::one_line(&info.tool_name),
             approval::arguments(&detail.input).trim_end(),
+        ));
+        output.wrapped_note(&format!(
+            "From now on, this call of {} runs without asking in {}, with exactly these arguments. \
+             y approves it.",
             text::one_line(info.agent_name.as_str()),
             approval::scope_words(scope),
         ));

@@ -92,7 +92,7 @@ fn real_model_template_explains_its_key_and_lacks_nothing_else() {
 }
 
 #[test]
-fn init_never_asks_without_a_terminal_and_yes_uses_the_environment() {
+fn init_without_a_terminal_never_asks_and_yes_uses_environment() {
     let home = Home::new();
     // With `--yes`, keys of the environment are stored, which starts a daemon; `env` needs none.
     let mut command = home.command(&[

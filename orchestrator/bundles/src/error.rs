@@ -95,7 +95,7 @@ impl BundleError {
         let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
         let hint = match self {
             Self::NoInstance => "`gdn conversation list` shows the conversations".to_owned(),
-            // What lists the bundle cannot read it either.
+            // Commands that list bundles cannot read the bundle, either.
             Self::Damaged { .. } => {
                 "`gdn daemon verify` shows what is damaged; `gdn daemon verify --repair` sets it aside".to_owned()
             }

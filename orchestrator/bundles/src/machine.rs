@@ -410,7 +410,7 @@ impl State {
         self.last_committed_changeset = Some(id.clone());
         self.head = to;
         if by == "person" {
-            let said = said_by_person("taken back", reason);
+            let said = said_by_person("rolled back", reason);
             self.tell_agent(format!("Your changes of your configuration were {said}."));
         }
         self.forget_old()
@@ -427,7 +427,7 @@ impl State {
         if pinned && let Some(given_up) = self.pending_changeset() {
             detail.push_str(&format!("; changeset {given_up} does not become active"));
             self.tell_agent(format!(
-                "A person pinned your configuration as it is: your changeset {given_up} does not become active."
+                "A person pinned your current configuration: your changeset {given_up} does not become active."
             ));
             self.head = self.active.clone();
         }
@@ -663,7 +663,7 @@ impl State {
             ""
         };
         self.tell_agent(format!(
-            "Your changeset {id} was taken back: {why}.{refused}"
+            "Your changeset {id} was rolled back: {why}.{refused}"
         ));
         let phase = (StatusPhase::Activate, StatusResult::Failed);
         self.log_status(phase, changeset, Some(revision), why.to_owned(), at);

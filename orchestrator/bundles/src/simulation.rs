@@ -486,7 +486,7 @@ fn bundle_7_probation_promotes_and_two_failures_roll_back() {
     assert_ne!(active(&world), first);
     let armed = world.arm().unwrap();
     assert_eq!(active(&world), first);
-    assert!(armed.notice.unwrap().contains("was taken back"));
+    assert!(armed.notice.unwrap().contains("was rolled back"));
     let again = propose(&world, 3, "three").changeset.unwrap();
     assert_eq!(again.state, ChangesetState::Rejected, "{}", again.detail);
 }

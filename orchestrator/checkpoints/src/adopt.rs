@@ -20,7 +20,7 @@ use crate::record::{AgentState, Consistency, Summary, write};
 use crate::registry::metadata_of;
 use crate::store::Store;
 
-/// The directory that an archive is unpacked in, in that of a checkpoint that is being made.
+/// Directory in which an archive is unpacked, below the new checkpoint's directory.
 const TREE: &str = "tree";
 
 /// `metadata.json` in the plain format. Other fields are ignored, because sizes and checksums are
@@ -47,7 +47,7 @@ struct Plain {
     manifest_digest: Option<Digest>,
 }
 
-/// A checkpoint that stays as it is, and the reason.
+/// A checkpoint that stays in the plain format, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdoptionFailure {
     pub id: CheckpointId,

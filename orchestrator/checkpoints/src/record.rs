@@ -10,16 +10,16 @@ use crate::error::CheckpointError;
 use crate::id::CheckpointId;
 use crate::limits::{CHECKPOINT_NAME_CHARS_MAX, CHECKPOINT_TYPE_CHARS_MAX};
 
-/// Type of the checkpoint that a restore makes of the files before it.
+/// Type of the checkpoint of the current files that a restore creates.
 pub const PRE_RESTORE: &str = "pre_restore";
 
 /// Consistency of the files in a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consistency {
-    /// No process was writing: all files are from one moment.
+    /// No process wrote during the checkpoint: all files are from one moment.
     Stopped,
-    /// A process may have been writing: each file is from some moment during the copying.
+    /// A process may have written during the checkpoint: each file is from some moment of the copy.
     #[default]
     Live,
 }
@@ -28,15 +28,16 @@ pub enum Consistency {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentState {
-    /// Its status, such as `running`.
+    /// The agent's status, such as `running`.
     pub status: String,
     pub current_step: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MakeCheckpoint<'m> {
-    /// Why: `periodic`, `phase_completion`, `dependency_request`, `user_question`, `rate_limit`, `error`,
-    /// `manual_pause` or another word of lower-case letters and `_`.
+    /// Reason for the checkpoint: `periodic`, `phase_completion`, `dependency_request`,
+    /// `user_question`, `rate_limit`, `error`, `manual_pause` or another word of lower-case letters
+    /// and `_`.
     pub kind: &'m str,
     /// The phase of the task.
     pub phase: u32,
@@ -108,7 +109,8 @@ pub(crate) struct Summary {
     #[serde(default)]
     pub(crate) consistency: Consistency,
     pub(crate) snapshot_size: u64,
-    /// SHA-256 of `snapshot.tar.gz`; none of a checkpoint of another program that was not [adopted](crate::Store::adopt).
+    /// SHA-256 of `snapshot.tar.gz`; `None` for a checkpoint of another program that was not
+    /// [adopted](crate::Store::adopt).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checksum: Option<Digest>,
     /// Digest of the manifest, to detect damage; `None` in the plain format.
@@ -116,14 +118,14 @@ pub(crate) struct Summary {
     pub(crate) manifest_digest: Option<Digest>,
 }
 
-/// Something that a snapshot does not hold.
+/// A path that a snapshot does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OmittedPath {
     pub(crate) path: String,
     pub(crate) reason: String,
 }
 
-/// `metadata.json` as it is written.
+/// `metadata.json`, as written.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct MetadataFile<'w> {
@@ -235,15 +237,15 @@ pub struct CheckpointReceipt {
     pub snapshot_bytes: u64,
     /// Files and links in it.
     pub files: usize,
-    /// True if the work area's files equal those of the previous checkpoint, `.metadata` aside.
+    /// True if the work area's files equal those of the previous checkpoint, without `.metadata`.
     pub is_unchanged: bool,
     /// Number of files that were read, because they are new, changed, or not in the index.
     pub files_read: usize,
-    /// Number of paths that were left out: special files, and files that look like secrets.
+    /// Number of omitted paths: special files, and files that look like secrets.
     pub left_out: usize,
 }
 
-/// A checkpoint as it is listed.
+/// A checkpoint in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointEntry {
     pub id: CheckpointId,
@@ -273,7 +275,7 @@ impl CheckpointEntry {
         self.about.as_ref().map(|about| about.created_at)
     }
 
-    /// Bytes of its archive; of all its files if that cannot be read.
+    /// Size of the archive in bytes; of all files if the archive cannot be read.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
         let about = self.about.as_ref();
@@ -292,7 +294,7 @@ pub struct CheckpointMetadata {
     pub created_at: Timestamp,
     pub consistency: Consistency,
     pub agent_state: AgentState,
-    /// Tokens used until then.
+    /// Tokens that the task had used.
     pub tokens_used: u64,
     /// Bytes of its archive.
     pub snapshot_bytes: u64,
@@ -319,9 +321,9 @@ impl From<Summary> for CheckpointMetadata {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointSelector {
-    /// The newest that is whole and was not made by a restore.
+    /// The newest intact checkpoint that was not made by a restore.
     Latest,
-    /// This one, and no other.
+    /// This checkpoint.
     Id(CheckpointId),
 }
 
@@ -329,12 +331,12 @@ pub enum CheckpointSelector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreResult {
     pub used: CheckpointId,
-    /// Newer ones that are damaged, with what is wrong: a warning.
+    /// Newer checkpoints that are damaged, with their damage: a warning.
     pub fell_back_from: Vec<(CheckpointId, String)>,
     /// Restored paths that did not exist.
     pub added: Vec<RelativePath>,
     pub changed: Vec<RelativePath>,
-    /// Paths that were made later.
+    /// Paths that were created later.
     pub removed: Vec<RelativePath>,
     /// Checkpoint of the files before the restore; `None` if nothing changed, or in a dry run.
     pub pre_restore: Option<CheckpointId>,

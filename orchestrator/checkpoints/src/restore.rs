@@ -92,7 +92,8 @@ impl Store {
         Ok(())
     }
 
-    /// Changes what differs. `held_in` is the checkpoint that holds what is there, if one was made before.
+    /// Changes the files that differ. `held_in` is the checkpoint of the current files, if it
+    /// exists already.
     pub(crate) fn bring_back(
         &mut self,
         mut restored: RestoreResult,
@@ -115,7 +116,7 @@ impl Store {
         restored.kept = kept.iter().map(ToString::to_string).collect();
         let found = self.current()?;
         let differs = self.differences(&found, &whole.manifest).into_iter();
-        // A directory stays if it holds what no snapshot does.
+        // A directory stays if it contains paths that no snapshot contains.
         let is_wrong = |change: &PathChange| {
             change.new.is_some() || !change.old.as_ref().is_some_and(TreeEntry::is_directory)
         };
@@ -123,7 +124,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Checkpoints that no restore made, newest first, including unreadable ones.
+    /// Checkpoints that were not made by a restore, newest first, including unreadable ones.
     pub(crate) fn candidates(&self) -> Result<Vec<CheckpointId>, CheckpointError> {
         let mut candidates = Vec::new();
         for id in self.ids()?.into_iter().rev() {
@@ -303,7 +304,7 @@ impl Store {
             return Err(TreeError::Changing { path }.into());
         }
         let root = self.root.as_ref();
-        // The journal is there before the note that makes recovery look for it.
+        // The journal must exist before the note, because the note makes recovery search for it.
         root.sync_dir(&restoring).during("sync", &restoring)?;
         let note = json(&Note {
             used: id,
@@ -384,7 +385,7 @@ impl Store {
         }
     }
 
-    /// Finishes or takes back a restore that a crash interrupted.
+    /// Finishes or undoes a restore that a crash interrupted.
     pub(crate) fn finish_restore(&mut self) -> Result<Vec<Finding>, CheckpointError> {
         let restoring = below(RESTORING);
         let root = self.root.as_ref();
@@ -419,7 +420,7 @@ impl Store {
         Ok(vec![finding])
     }
 
-    /// Removes all that a restore needed.
+    /// Removes all temporary files of a restore.
     fn forget_restore(&self) -> Result<(), CheckpointError> {
         let root = self.root.as_ref();
         let (path, aside) = (below(RESTORING), below(format!("{REMOVING}restore")));
@@ -456,8 +457,8 @@ pub(crate) fn restore_result(
     }
 }
 
-/// The changes that a swap makes. Directories have their modes set afterwards; until then files can be put in
-/// them.
+/// The changes of a swap. Modes of directories are set afterwards, so that files can be created in
+/// the directories before.
 fn for_swap(differences: &[PathChange]) -> Vec<PathChange> {
     let is_directory =
         |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
@@ -529,7 +530,7 @@ fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
     }
 }
 
-/// Works on `files` with the journal that lies below `root`.
+/// Operates on `files` with the journal below `root`.
 fn with_journal<T>(
     (root, files): (&dyn Folder, &dyn Folder),
     work: impl FnOnce(SwapSite<'_>) -> Result<T, CheckpointError>,

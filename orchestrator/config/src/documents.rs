@@ -55,7 +55,7 @@ fn read_files(files: &ProjectFiles, report: &mut ProblemReport) -> (Trees, Layou
     let read = read_tree(files, project, report);
     let first = read.as_ref().and_then(|(_, documents)| documents.first());
     if let Some(problem) = first.and_then(successor::library) {
-        // Each further file would be a problem of its own.
+        // Otherwise, each further file would be reported, too.
         report.add(problem);
         report.set_partial();
         return (Vec::new(), Layout::Own);
@@ -82,7 +82,7 @@ fn list(files: &ProjectFiles, layout: Layout, report: &mut ProblemReport) -> Vec
     })
 }
 
-/// True if only its name makes a file a resource file.
+/// True if a file is a resource file only because of its name.
 fn has_older_place(path: &Path) -> bool {
     has_older_name(path) && !path.starts_with(RESOURCES_DIR)
 }

@@ -100,7 +100,7 @@ pub use bundle::ProjectConfig;
 pub use bundle::workspace_permissions::{PermissionRequest, PermissionState, is_within_project};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
-pub use goondan_connectors::ApprovalChat;
+pub use goondan_connectors::{ApprovalChat, DecisionClass, DecisionKind};
 pub use import::{ImportNote, ImportedProject, import};
 pub use last_good_files::ProjectSnapshot;
 pub use loader::{ExpandedProject, LoadResult, Loader};

@@ -16,9 +16,9 @@ pub(crate) mod value;
 /// A mapping with known fields.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Its name in the JSON Schemas.
+    /// Name in the JSON Schemas.
     pub(crate) name: &'static str,
-    /// Its description, for people who write one.
+    /// Description for authors of a configuration.
     pub(crate) about: &'static str,
     pub(crate) fields: &'static [Field],
     pub(crate) rules: &'static [FieldConstraint],
@@ -66,9 +66,9 @@ pub(crate) type Field = field::Field<FieldType>;
 pub(crate) enum FieldConstraint {
     /// At most one of the two is present.
     NotBoth(&'static str, &'static str),
-    /// At least one of these is present; with a suggestion.
+    /// At least one of the fields is present; with a suggestion.
     AnyOf(&'static [&'static str], &'static str),
-    /// The first is present, unless one of the others is.
+    /// The first field is present, unless one of the others is.
     RequiredWithout(&'static str, &'static [&'static str]),
 }
 

@@ -1,7 +1,7 @@
 //! Delivery of messages between the machines.
 //!
 //! A machine that needs something from one that it does not call sends a [`Message`]. After each
-//! input, all messages are delivered here, including those that they cause:
+//! input, this module delivers all messages, including those that they cause:
 //!
 //! 1. In the order in which they were sent, but
 //! 2. usage of tasks when no other message waits, and decisions of budgets after that, so that a
@@ -20,7 +20,8 @@ pub(crate) mod queue;
 use queue::{Message, Notice};
 
 impl Core {
-    /// Delivers messages until none waits, and ends what is over.
+    /// Delivers messages until none waits, then ends workspaces and the daemon if nothing is left
+    /// to wait for.
     pub(crate) fn settle(&mut self) {
         self.deliver_all();
         self.calls.withdraw_questions(&mut self.fleet);
@@ -55,7 +56,7 @@ impl Core {
                 self.use_proposals(ProposalRequester::Agent(requester), *work);
             }
             Message::TaskCall(call) => {
-                // Its task may have been removed since.
+                // The task may have been removed since the message was sent.
                 if self.tasks.is_known(call.of.at()) {
                     self.calls.on_task_call(fleet, *call);
                 }

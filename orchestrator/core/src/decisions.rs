@@ -4,6 +4,7 @@
 //! outcomes, and carries out an answer: `fleet` for tool calls, `calls` for questions of tool
 //! servers, `tasks` for questions and reviews of tasks.
 
+use goondan_config::DecisionClass;
 use goondan_protocol::decision::{DecisionPress, DecisionVerdict};
 use goondan_protocol::ids::{ConnectionName, DecisionId, WorkspaceId};
 
@@ -28,7 +29,7 @@ impl Core {
             };
             let mut open = self.calls.questions_to_show(id);
             open.extend(self.tasks.open_points(id));
-            open.retain(|(agent, _)| chat.has_agent(agent.as_str()));
+            open.retain(|(_, show)| chat.refusal(DecisionClass::of(&show.about)).is_none());
             let is_over = |decision_id: &DecisionId| {
                 let is_open = open
                     .iter()
@@ -52,8 +53,9 @@ impl Core {
             for (decision_id, how) in over {
                 workspace.close_decision(cx, &name, decision_id, how);
             }
-            for (_, show) in open {
-                workspace.show_decision(cx, &name, show);
+            for (since, show) in open {
+                let is_due = chat.is_due(since, cx.now().wall);
+                workspace.show_decision(cx, &name, show, is_due);
             }
         }
     }
@@ -103,19 +105,15 @@ impl Core {
         if let Some(key) = of_call.map(|(key, _)| key.clone()) {
             return workspace.on_approval_press(cx, &key, (&chat, by), caller, press);
         }
-        let may_decide = |agent: &goondan_protocol::ids::AgentName| chat.has_agent(agent.as_str());
         let person = (by, &press.answer);
         let about = (id, decision_id);
         let fleet = &mut self.fleet;
-        if let Some(verdict) = self
-            .calls
-            .decide_in_chat(fleet, about, &person, &may_decide)
-        {
+        if let Some(verdict) = self.calls.decide_in_chat(fleet, about, &person, &chat) {
             return Err(verdict);
         }
         let decided = self
             .tasks
-            .decide_in_chat(fleet, about, caller, person, may_decide);
+            .decide_in_chat(fleet, about, caller, person, &chat);
         let Err(verdict) = decided else {
             return Ok(());
         };

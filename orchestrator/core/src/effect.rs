@@ -41,7 +41,7 @@ pub enum CoreEffect {
     /// Send a message to a process.
     Send {
         process: ProcessId,
-        /// Request id and trace that go with it.
+        /// Request id and trace of the message.
         head: EnvelopeHeader,
         message: Box<ToChild>,
     },

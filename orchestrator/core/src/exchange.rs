@@ -40,11 +40,11 @@ pub(crate) use tasks::{TaskRef, TaskResult, TaskWork};
 pub struct ClockTime {
     /// Milliseconds on a clock that only moves forwards: for delays.
     pub mono_ms: u64,
-    /// The calendar's time: for records.
+    /// Calendar time, for records.
     pub wall: Timestamp,
 }
 
-/// Names one child process of this run of the daemon; never used twice.
+/// Id of one child process of this run of the daemon; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
@@ -67,14 +67,14 @@ pub enum MetricsReader {
     },
 }
 
-/// Names one request of one client connection; never used twice.
+/// Id of one request of one client connection; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestToken(pub u64);
 
 /// The client that makes a request, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process, as it was when it connected.
+    /// The client's process at the time of its connection.
     pub pid: Option<u32>,
     pub standing: ClientOrigin,
 }
@@ -92,15 +92,15 @@ impl Peer {
 /// Origin of a client, as far as the shell can determine it (`SEC-4`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientOrigin {
-    /// A person or their program; no descendant of the daemon's children.
+    /// A person or their program, not a descendant of the daemon's children.
     Person,
     /// It was started by the daemon's own children: an agent's tool, or a connector's program.
     BelowDaemon,
-    /// It could not be determined, for this reason. It is treated as no person.
+    /// The origin could not be determined, for this reason. The client does not count as a person.
     Unknown(&'static str),
 }
 
-/// Something to be done about what a connection remembers.
+/// Operation on the persistent state of a connection.
 #[derive(Debug, Clone)]
 pub enum StateWork {
     Get,
@@ -129,7 +129,7 @@ pub enum SecretWork {
     /// Store a person's decision about a permission of a workspace.
     Decide(DecidePermission),
     Rotate,
-    /// Check that each document opens and is what it should be.
+    /// Check that each document can be decrypted and matches the register.
     Verify {
         /// True to acknowledge lost data.
         repair: bool,
@@ -162,7 +162,7 @@ macro_rules! proposal_work {
         }
 
         impl ProposalWork {
-            /// The workspace that it is about.
+            /// The workspace of the operation.
             pub fn workspace_id(&self) -> &WorkspaceId {
                 match self {
                     $(Self::$name(call) => &call.workspace_id,)*
@@ -182,14 +182,14 @@ pub struct VerifySandboxes {
     pub open_tasks: Vec<TaskId>,
 }
 
-/// Prepare the sandbox of a task, unless there is one that was made for it.
+/// Prepare the sandbox of a task, unless it exists already.
 #[derive(Debug)]
 pub struct PrepareForTask {
     pub workspace_id: WorkspaceId,
     pub prepare: PrepareSandbox,
-    /// When the task was made: a sandbox from before belongs to an earlier task.
+    /// Creation time of the task: a sandbox that is older belongs to an earlier task.
     pub made_at: Timestamp,
-    /// The repository to clone, if the source is another one than the project.
+    /// The repository to clone, unless the source is the project.
     pub source: Option<RepositorySource>,
     pub credentials: Option<GitCredentials>,
 }
@@ -217,7 +217,7 @@ pub struct NoteDelivery {
 pub struct ProposeForTask {
     pub workspace_id: WorkspaceId,
     pub create: CreateProposal,
-    /// The agent's last words: the summary, if it wrote none.
+    /// The agent's last message, used as the summary if the agent wrote none.
     pub words: Option<String>,
 }
 
@@ -226,7 +226,7 @@ pub struct ProposeForTask {
 pub struct TakeComments {
     pub workspace_id: WorkspaceId,
     pub at: SandboxRef,
-    /// Identifies the request: taking again for the same one returns the same comments.
+    /// Identifies the request: a repetition returns the same comments.
     pub round: u64,
 }
 
@@ -234,11 +234,11 @@ pub struct TakeComments {
 #[derive(Debug, Clone)]
 pub struct ReviewingAgent {
     pub agent: AgentName,
-    /// Its conversation.
+    /// The agent's conversation.
     pub instance_key: InstanceKey,
-    /// Patterns of the paths that it may change; empty if a person must apply.
+    /// Patterns of the paths that the agent may change; empty if a person must apply the proposal.
     pub paths: Vec<String>,
-    /// Sources of the project's configuration, which it must not change.
+    /// Sources of the project's configuration, which the agent must not change.
     pub sources: Arc<Sources>,
 }
 
@@ -264,15 +264,15 @@ pub struct QueueWork {
     pub workspace_id: WorkspaceId,
     /// Patterns of files with secrets of the project.
     pub exclude: Vec<String>,
-    /// The repository that the proposals of the step land in, if it is another one than the project.
+    /// The repository in which the proposals of the step land, unless they land in the project.
     pub repository: Option<QueueRepository>,
     pub step: QueueStep,
 }
 
-/// A repository on a branch of which proposals land.
+/// A repository with a branch on which proposals land.
 #[derive(Debug)]
 pub struct QueueRepository {
-    /// It names the branch.
+    /// Address and branch of the repository.
     pub source: RepositorySource,
     pub credentials: Option<GitCredentials>,
 }
@@ -315,16 +315,16 @@ pub struct QueuedSandbox {
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
-    /// Copy them for the agent of a task, unless that was done.
+    /// Copy files for the agent of a task, unless that was done.
     PrepareForTask(PrepareForTask),
     /// Create a proposal from the changes of a task's agent, if there are any.
     ProposeForTask(ProposeForTask),
     /// Apply the proposal of a task, unless that was done.
     Deliver(ApplyProposal),
-    /// Make it a branch of its source's repository, unless that was done; the answer is a
-    /// `DeliveredBranch`.
+    /// Push a task's proposal to a branch of its source's repository, unless that was done; the
+    /// answer is a `DeliveredBranch`.
     DeliverBranch(DeliverBranch),
-    /// Record its pull request, unless that was done.
+    /// Record the pull request of a proposal, unless that was done.
     NoteDelivery(NoteDelivery),
     ListSandboxes(ListSandboxes),
     ShowSandbox(ShowSandbox),
@@ -333,16 +333,17 @@ proposal_work! {
     Create(CreateProposal),
     List(ListProposals),
     Show(ShowProposal),
-    /// Read a part of its patch.
+    /// Read a part of the patch.
     Diff(DiffProposal),
-    /// Look whether it can be applied.
+    /// Check whether the proposal can be applied.
     Check(CheckProposal),
-    /// Look, and record what was found.
+    /// Check the proposal, and record the result.
     Review(ReviewProposal),
     Apply(ApplyProposal),
-    /// Look for an agent, and record what was found.
+    /// Check the proposal for an agent, and record the result.
     ReviewByAgent(ReviewByAgent),
-    /// Apply it for an agent, unless that was done, if the agent may change all of its paths.
+    /// Apply the proposal for an agent, unless that was done, if the agent may change all of its
+    /// paths.
     ApplyByAgent(ApplyByAgent),
     Reject(RejectProposal),
     Revert(RevertProposal),
@@ -352,12 +353,12 @@ proposal_work! {
     Uncomment(UncommentProposal),
     /// Mark the open comments as sent, unless that was done, and return them.
     TakeComments(TakeComments),
-    /// Merge it into a new proposal on top of the project's current files.
+    /// Merge the proposal into a new one on top of the project's current files.
     Merge(MergeProposal),
-    /// Do something about the merge queue.
+    /// Operate on the files of the merge queue.
     Queue(QueueWork),
-    /// Verify all of their files; the answer contains the number of sandboxes and a
-    /// [`VerificationResult`](goondan_durable::VerificationResult).
+    /// Verify all files of sandboxes and proposals; the answer contains the number of sandboxes and
+    /// a [`VerificationResult`](goondan_durable::VerificationResult).
     Verify(VerifySandboxes),
 }
 
@@ -398,21 +399,21 @@ pub enum BundleAction {
     },
     /// Count the outcome of a turn or a process.
     Note(ConfigOutcome),
-    /// Do what its agent asks.
+    /// Execute a request of the bundle's agent.
     Ask {
         ask: BundleAsk,
         /// The id of the tool call.
         call: ChangesetId,
     },
-    /// Do what a client asks.
+    /// Execute a request of a client.
     Serve(BundleCall),
 }
 
-/// Outcome of a turn or a process, as far as its configuration may be the cause.
+/// Outcome of a turn or a process that the configuration may have caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigOutcome {
     Completed,
-    /// A turn failed, or its process crashed: why.
+    /// A turn failed, or its process crashed, for this reason.
     Failed(String),
     /// A turn ended for another reason.
     Neutral,
@@ -425,29 +426,30 @@ pub enum BundleCall {
     /// Return the outcome of each changeset.
     Log,
     Changeset(ChangesetId),
-    /// Play so many of the latest turns with one, or with a revision.
+    /// Replay this number of the latest turns with a changeset or a revision.
     Rehearse(RehearsalSubject, u32),
     Approve(ChangesetId, String),
     Reject(ChangesetId, String),
-    /// Go back to a revision.
+    /// Roll back to a revision.
     Revert(Option<RevisionId>, String),
-    /// Keep what is active, or no longer.
+    /// Pin the active revision, or remove the pin.
     Pin(bool),
 }
 
-/// Work on the bundle of a conversation. Of one conversation one piece is under way at a time.
+/// Operation on the bundle of a conversation. At most one operation per conversation is in
+/// progress.
 #[derive(Debug)]
 pub struct BundleWork {
     pub instance: InstanceRef,
-    /// Its agent, if that is known.
+    /// The conversation's agent, if known.
     pub agent: Option<AgentName>,
     /// The Project Root of the workspace.
     pub project_root: PathBuf,
     /// Name of the workspace's package, if it has one.
     pub package: Option<String>,
-    /// Environment files that were named for it.
+    /// Environment files that the user named for the workspace.
     pub env_files: Vec<PathBuf>,
-    /// The Swarm that was named for it.
+    /// The Swarm that the user named for the workspace.
     pub swarm: Option<ResourceName>,
     /// Sources of the running configuration; `None` if they differ from the current files.
     pub sources: Option<Arc<Sources>>,
@@ -485,13 +487,13 @@ pub struct BundleStanding {
     pub problem: Option<String>,
 }
 
-/// Something that happened to a bundle.
+/// A change of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleChange {
     pub what: &'static str,
-    /// The changeset, if one led to it.
+    /// The changeset that caused the change, if any.
     pub changeset_id: Option<ChangesetId>,
-    /// The revision it is about.
+    /// The revision of the change.
     pub revision: Option<RevisionId>,
     pub detail: String,
 }

@@ -333,7 +333,8 @@ impl Fleet {
             return false;
         }
         let held = match stopping {
-            // A second request to stop does not wait; the next daemon finishes what is in progress.
+            // A second request to stop does not wait; the next daemon finishes the turns in
+            // progress.
             Some(DaemonShutdown {
                 grace_period_ms: Some(0),
                 ..

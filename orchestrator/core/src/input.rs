@@ -1,4 +1,5 @@
-//! Inputs of the orchestrator.
+//! Inputs of the core: requests, messages of child processes, and results of the store and the
+//! shell.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,35 +25,35 @@ use crate::exchange::{
 use crate::instance_list::{InstanceListing, ListPurpose};
 use crate::{StandingApprovals, UnknownCalls};
 
-/// Something that happened.
+/// An event or a result that the core handles.
 #[derive(Debug)]
 pub enum CoreInput {
     /// A client sent a request.
     Request {
-        /// The request that waits for it.
+        /// Token for the response.
         token: RequestToken,
         peer: Peer,
         call: Box<Call>,
     },
     /// A client has disconnected; its requests need no answers.
     ClientGone {
-        /// The requests it waited for.
+        /// The client's open requests.
         tokens: Vec<RequestToken>,
     },
-    /// A workspace was read from disk, or could not be.
+    /// A workspace was read from disk, or the read failed.
     Loaded(Box<WorkspaceLoadResult>),
-    /// The instances of a workspace, or why they could not be listed.
+    /// The instances of a workspace, or the reason why they could not be listed.
     Listed {
         workspace_id: WorkspaceId,
         purpose: ListPurpose,
         result: Result<InstanceListing, ControlError>,
     },
-    /// A workspace's record was written, or could not be.
+    /// A workspace's record was written, or the write failed.
     WorkspaceWritten {
         workspace_id: WorkspaceId,
         result: Result<(), ControlError>,
     },
-    /// A workspace that this node cannot load must be run by another node.
+    /// This node cannot load a workspace, so another node must run it.
     HandOn {
         workspace_id: WorkspaceId,
         to: String,
@@ -66,13 +67,13 @@ pub enum CoreInput {
         /// The result, or the reason of the failure.
         result: Result<StateResult, String>,
     },
-    /// The secret store was looked into or changed, or could not be.
+    /// Result of an operation on the secret store.
     Secrets {
-        /// The request that waits for it.
+        /// Token for the response.
         token: RequestToken,
         result: Result<SecretsResult, ControlError>,
     },
-    /// Something was done about sandboxes and proposals, or could not be.
+    /// Result of an operation on sandboxes and proposals.
     Proposals {
         workspace_id: WorkspaceId,
         /// True if a caller requested it; false for operations that were finished at the daemon's
@@ -80,13 +81,13 @@ pub enum CoreInput {
         is_asked: bool,
         done: ProposalsResult,
     },
-    /// Something was done about the bundle of a conversation, or could not be.
+    /// Result of an operation on the bundle of a conversation.
     Bundle(Box<BundleResult>),
-    /// Something was done about the work area of a task, or could not be.
+    /// Result of an operation on the work area of a task.
     Tasks(Box<TaskResult>),
-    /// Something was done about the documents of OAuth, or could not be.
+    /// Result of an operation on OAuth documents.
     OAuth(OAuthResult),
-    /// Something was done about the joint checkpoints of a conversation, or could not be.
+    /// Result of an operation on the joint checkpoints of a conversation.
     Joint(Box<JointResult>),
     Spawned {
         process: ProcessId,
@@ -96,9 +97,9 @@ pub enum CoreInput {
     Message {
         process: ProcessId,
         message: Box<ToOrchestrator>,
-        /// The request, if it wants an answer.
+        /// The request id, if the process waits for an answer.
         request_id: Option<u64>,
-        /// The trace it belongs to.
+        /// Trace of the message.
         trace: Option<TraceContext>,
     },
     /// A process sent an invalid message, or does not read its messages.
@@ -125,7 +126,7 @@ pub enum CoreInput {
     FilesChanged {
         workspace_id: WorkspaceId,
     },
-    /// Changes of a project's files are noticed in this way from now on.
+    /// The mechanism that reports changes of a project's files has changed.
     Watching {
         workspace_id: WorkspaceId,
         how: FileWatchMode,
@@ -135,26 +136,26 @@ pub enum CoreInput {
         /// Grace period of turns, in milliseconds; as configured if absent.
         grace_period_ms: Option<u64>,
     },
-    /// The daemon is asked to stop, for the second time.
+    /// A second signal requests an immediate stop.
     ForceStop,
 }
 
 /// Purpose of reading a workspace from disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadPurpose {
-    /// It was registered when the daemon started.
+    /// The workspace was registered when the daemon started.
     Start,
     Open {
-        /// The request that waits for it.
+        /// Token for the response.
         token: RequestToken,
         settings: WorkspaceSettings,
     },
-    /// A client or a signal has its configuration read again.
+    /// A client or a signal requested a reload of the configuration.
     Reload(Option<RequestToken>),
     Watch,
-    /// A client restarts processes, with the current configuration.
+    /// A client requested a restart of processes, with the current configuration.
     Restart {
-        /// The request that waits for it.
+        /// Token for the response.
         token: RequestToken,
         request: goondan_protocol::control::Restart,
     },
@@ -225,7 +226,7 @@ pub struct Fallback {
 #[derive(Debug)]
 pub struct LoadedWorkspace {
     pub record: WorkspaceRecord,
-    /// The configuration, or what is wrong with it.
+    /// The configuration, or its problems.
     pub bundle: Result<ProjectConfig, ControlError>,
     /// Reason for the last known good configuration, if it is in use.
     pub fallback: Option<Fallback>,

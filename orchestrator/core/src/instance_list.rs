@@ -1,4 +1,4 @@
-//! Lists of a workspace's instances, and their purposes.
+//! Lists of a workspace's instances, and the purposes for which the core requests them.
 
 use goondan_protocol::agents::ListScope;
 use goondan_protocol::control::{ListEvents, PruneInstances, VerifyInstances};

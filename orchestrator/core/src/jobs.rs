@@ -1,4 +1,4 @@
-//! Jobs submitted to the store, and their continuations.
+//! Jobs submitted to the store, and their continuations: the code that handles the result.
 //!
 //! Each job is submitted with a [`Continuation`] for the result type of its operation. The compiler
 //! rejects a continuation of another operation.

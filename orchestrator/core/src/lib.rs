@@ -1,13 +1,14 @@
 //! The decisions of the orchestrator: a state machine without I/O.
 //!
-//! [`Core::handle`] takes an [`CoreInput`] and the time, and returns [`CoreEffect`]s, in order. It uses no
-//! clock, file or randomness: ids come from a given source. So every run can be repeated, and
-//! thousands of runs simulated.
+//! [`Core::handle`] takes an [`CoreInput`] and the time, and returns [`CoreEffect`]s, in order. It
+//! uses no clock, file or randomness: ids come from a given source. Every run can therefore be
+//! repeated, and tests simulate thousands of runs.
 //!
 //! # Modules
 //!
 //! * `fleet`: running state. It does not depend on the others.
-//! * `calls`: outgoing calls of agents, their costs, and approvals and questions on the way.
+//! * `calls`: outgoing calls of agents, their costs, and the questions to people that they wait
+//!   for.
 //! * `requests`: requests of clients.
 //! * `oauth`: tokens of authorization servers.
 //! * `schedules`: inputs that agents schedule for their own conversations.
@@ -19,7 +20,7 @@
 //! * `exchange`: data in inputs and effects. `instance_list`: lists of instances, and their purposes.
 //! * `refusals`: texts of refusals.
 //!
-//! Each owns its fields. `docs/architecture.md` has their submodules.
+//! Each module owns its fields. `docs/architecture.md` describes the submodules.
 //!
 //! # Invariants
 //!

@@ -669,8 +669,7 @@ impl Core {
                     .cx()
                     .emit(CoreEffect::PrunePackages { token, request });
             }
-            // Logs and what processes take are the shell's own; these never come here.
-            // The shell deals with these.
+            // The shell handles these requests itself: logs, and the resource usage of processes.
             Call::FollowLogs(_)
             | Call::WatchProcesses(_)
             | Call::HoldWrites(_)

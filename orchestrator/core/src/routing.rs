@@ -1,4 +1,5 @@
-//! Inputs that concern several machines.
+//! Routes messages of child processes and results of the store to the state machines that they
+//! concern.
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;
@@ -28,7 +29,7 @@ impl Core {
         trace: Option<TraceContext>,
     ) {
         // One arm for each message.
-        // A process that is gone, or was given up, may have had more to say.
+        // The last messages of a process that has exited or was killed are dropped.
         let Some(owner) = self.fleet.owner_of(process).cloned() else {
             return;
         };

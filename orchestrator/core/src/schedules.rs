@@ -1,8 +1,9 @@
 //! Inputs of conversations that become due later.
 //!
-//! An agent creates a schedule for its own conversation with the tool `schedule`; people list, move and
-//! remove it, and create some of their own (`people`). Each occurrence becomes an input of the conversation. Due occurrences are a function of the stored schedules and the
-//! time ([`record`], which uses the rules of the connector `cron`); this module stores, submits and
+//! An agent creates a schedule for its own conversation with the tool `schedule`; people list, move
+//! and remove it, and create their own schedules (`people`). Each occurrence becomes an input of
+//! the conversation. Due occurrences are a function of the stored schedules and the time
+//! ([`record`], which uses the rules of the connector `cron`); this module stores, submits and
 //! reports.
 //!
 //! # Invariants
@@ -446,7 +447,8 @@ impl Schedules {
             .get_mut(&at.instance_key)
     }
 
-    /// Performs the next step of a conversation: writes a queued change, else submits what is due.
+    /// Performs the next step of a conversation: writes a queued change, else submits a due
+    /// occurrence.
     fn advance(&mut self, fleet: &mut Fleet, at: &InstanceRef) {
         let now = fleet.now().wall;
         let Some(calendar) = self.calendar_mut(at) else {

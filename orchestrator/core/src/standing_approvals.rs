@@ -1,8 +1,8 @@
 //! Standing approvals, read from a workspace's audit log (`NEED-1`, `STEER-3`).
 //!
 //! A person who approves a call can also approve later calls of the same agent and tool with equal
-//! arguments. The audit log holds one record when the person decides so, and one when a person
-//! revokes it. A deleted conversation takes its own standing approvals with it.
+//! arguments. The audit log holds one record of the approval, and one if a person revokes it. The
+//! standing approvals of a conversation end with its deletion.
 //!
 //! Secret values in the arguments are masked in the audit log. Calls are therefore compared by a
 //! digest of the arguments, so that a call with the mask itself is not covered.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn need_1_standing_approval_ends_when_revoked_or_its_conversation_is_deleted() {
+    fn need_1_standing_approval_ends_by_revocation_or_deletion() {
         let make = json!({"command": "make"});
         let own = created("a-1", "main", "conversation");
         let all = created("a-2", "main", "workspace");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn need_1_standing_approval_with_a_masked_secret_covers_the_call_and_not_the_mask() {
+    fn need_1_standing_approval_compares_the_call_before_masking() {
         let call =
             json!({"command": "push", "token": "hunter2hunter2", "n": [1, {"b": 2, "a": 1}]});
         let masked = json!({"command": "push", "token": "***", "n": [1, {"b": 2, "a": 1}]});

@@ -6,7 +6,7 @@
 //!
 //! * `entry`: one task, and its pending writes. A consequence of a fact is executed or reported
 //!   only after the fact is durable.
-//! * `runs`: the processes that work for tasks: a limited number at a time, the others wait.
+//! * `runs`: the processes that work for tasks, a limited number at a time.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
 //! * `proposals`: the sandboxes and proposals of tasks with a source.
 //! * `queue`, `proofs`: the merge queue of the project.
@@ -87,9 +87,9 @@ pub(crate) struct Tasks {
     spaces: BTreeMap<WorkspaceId, WorkspaceTasks>,
     /// Tasks with a queued run, in order.
     waiting: VecDeque<TaskRef>,
-    /// Tasks for whose run secrets are being read.
+    /// Tasks that wait for the secrets of their run.
     reading: BTreeSet<TaskRef>,
-    /// Tasks for whose run a sandbox is being prepared.
+    /// Tasks that wait for the sandbox of their run.
     preparing: BTreeSet<TaskRef>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,
@@ -272,7 +272,7 @@ impl Tasks {
         }
     }
 
-    /// Does what follows from what is durable: first the effects, then the answers.
+    /// Executes the consequences of durable facts: first the effects, then the answers.
     fn carry_out(&mut self, fleet: &mut Fleet, at: &TaskRef, batch: Batch) {
         for effect in batch.effects {
             self.carry_out_effect(fleet, at, effect);
@@ -429,7 +429,7 @@ impl Tasks {
             self.on_due(fleet, &at);
         }
         self.answer_waiters(fleet);
-        // In a restored state root, nothing is removed, landed or given up before a person resumes it.
+        // In a restored state root, the steps below wait until a person resumes it.
         if fleet.cx().is_paused() {
             return;
         }

@@ -8,44 +8,46 @@ use sha2::{Digest as _, Sha256};
 pub const PLAIN_NAME_BYTES: usize = 200;
 /// Prefix of the two hexadecimal digits that represent a byte in a file name.
 const FILE_ESCAPE: char = '%';
-/// The same in the name of a directory in which programs work: linkers, `make`, and `configparser` treat `%` in a path
-/// specially, and `~` is special nowhere within a word.
+/// The same prefix in names of directories in which programs work, because linkers, `make` and
+/// `configparser` treat `%` in a path specially, and no program treats `~` within a word specially.
 const DIRECTORY_ESCAPE: char = '~';
-/// Behind the escape, separates the readable head of a long text's name from its hash. In a plain name the escape is
-/// always followed by a hexadecimal digit, so no plain name holds both.
+/// After the escape, separates the readable beginning of a long text from its hash. In a plain
+/// name, a hexadecimal digit always follows the escape, so no plain name contains this sequence.
 const HASH_MARK: char = '~';
 
-/// The name of a file that stands for `text`, which must not be empty.
+/// File name for `text`, which must not be empty.
 ///
 /// Lower-case letters, digits, `-`, `_` and inner `.` are kept; every other byte becomes `%xx`.
-/// Only lower case is written, so that names stay distinct on a case-insensitive file system. If
-/// the name would exceed [`PLAIN_NAME_BYTES`], it keeps the head of the text and ends in its
+/// Names contain only lower case, so that they stay distinct on a case-insensitive file system. If
+/// the name would exceed [`PLAIN_NAME_BYTES`], it keeps the beginning of the text and ends in its
 /// SHA-256.
 #[must_use]
 pub fn encode(text: &str) -> String {
     encode_with(text, FILE_ESCAPE)
 }
 
-/// The text that a name spells out; none for a long text's name and for what [`encode`] writes for no text.
+/// The text that a name encodes; `None` for the shortened name of a long text, and for names that
+/// [`encode`] does not produce.
 #[must_use]
 pub fn decode(name: &str) -> Option<String> {
     decode_with(name, FILE_ESCAPE)
 }
 
-/// The name of a directory that stands for `text` and in which programs work: as [`encode`], with `~xx` for `%xx`.
+/// Name for `text` of a directory in which programs work: like [`encode`], with `~xx` instead of
+/// `%xx`.
 #[must_use]
 pub fn encode_directory(text: &str) -> String {
     encode_with(text, DIRECTORY_ESCAPE)
 }
 
-/// The text that the name of a directory spells out, as [`decode`].
+/// The text that the name of a directory encodes, like [`decode`].
 #[must_use]
 pub fn decode_directory(name: &str) -> Option<String> {
     decode_with(name, DIRECTORY_ESCAPE)
 }
 
-/// Current name of a directory whose name was made by [`encode`]; `None` if the name is unchanged,
-/// or was not made by it.
+/// Current name of a directory with a name of [`encode`]; `None` if the name is unchanged, or
+/// [`encode`] does not produce it.
 #[must_use]
 pub fn renamed_directory(name: &str) -> Option<String> {
     let escape = DIRECTORY_ESCAPE.to_string();
@@ -98,7 +100,7 @@ fn decode_with(name: &str, escape: char) -> Option<String> {
         }
     }
     let text = String::from_utf8(bytes).ok().filter(|t| !t.is_empty())?;
-    // Only the one spelling this module writes counts.
+    // Only the spelling of this module is valid.
     (encode_with(&text, escape) == name).then_some(text)
 }
 

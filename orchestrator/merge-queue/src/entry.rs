@@ -28,7 +28,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Where a proposal lands.
+/// Destination of a proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Target {

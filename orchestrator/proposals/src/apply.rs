@@ -34,7 +34,7 @@ impl Sandboxes<'_> {
         self.apply_reviewed(&open, &kept, refusals, None)
     }
 
-    /// Applies a proposal if no refusal stands.
+    /// Applies a proposal that no check refuses.
     pub(crate) fn apply_reviewed(
         &mut self,
         open: &OpenSandbox,

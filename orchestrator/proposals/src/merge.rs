@@ -36,7 +36,7 @@ use crate::texts::{contradiction, made_summary};
 
 /// Result of a merge, in a directory that does not have its final name yet.
 enum MergeResult {
-    /// A sandbox with a proposal of this digest in it.
+    /// A sandbox with a proposal, whose digest this is.
     Made(String),
     /// The conflicts; no sandbox was built.
     Conflicts(Vec<ProposalRefusal>),
@@ -110,7 +110,7 @@ impl Sandboxes<'_> {
         })
     }
 
-    /// Finishes a merge whose sandbox is under its name, and whose proposal is in no log yet.
+    /// Finishes a merge whose sandbox has its final name, but whose proposal is in no log yet.
     pub(crate) fn finish_merge(&mut self, open: &OpenSandbox) -> Result<(), ProposalError> {
         let events = self.events(&open.at.run_id)?;
         let last = events
@@ -127,7 +127,7 @@ impl Sandboxes<'_> {
         self.note_created(open, digest)
     }
 
-    /// Refuses a proposal that needs no merge, or that none can help.
+    /// Refuses a proposal that needs no merge, or that a merge cannot repair.
     fn refuse_needless_merge(
         &mut self,
         open: &OpenSandbox,
@@ -207,7 +207,7 @@ impl Sandboxes<'_> {
         ))
     }
 
-    /// Makes all of the new sandbox in a directory below that of the run.
+    /// Builds the new sandbox in a directory next to its final one.
     fn build_merged(
         &self,
         (run, partial): (&dyn Folder, &str),
@@ -269,7 +269,7 @@ impl Sandboxes<'_> {
         Ok(MergeResult::Made(digest))
     }
 
-    /// Copies, of the Project Root as it is now, what the proposal is about.
+    /// Copies the current versions of the proposal's paths from the Project Root.
     fn freeze_now(
         &self,
         source: &MergeSource<'_>,
@@ -299,7 +299,7 @@ fn is_number(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Merges the sides into `work/`, if they do not contradict each other.
+/// Merges the sides into `work/`, if they do not conflict.
 fn merge_sides(
     source: &MergeSource<'_>,
     now: &TreeSnapshot,
@@ -355,7 +355,7 @@ fn handed_in(
     })
 }
 
-/// A conflict, with what was given, what is proposed and what is there.
+/// A conflict, with the original, the proposed and the current version.
 fn conflict_refusal(
     conflict: &Conflict,
     source: &MergeSource<'_>,

@@ -9,14 +9,14 @@ pub(crate) use goondan_trees::swap::PLAN;
 
 /// The log of a run, in the folder of the run.
 pub(crate) const EVENTS: &str = "events.jsonl";
-/// Record of the sandbox: the files that the worker was given.
+/// Record of the sandbox: the files that the worker received.
 pub(crate) const SANDBOX: &str = "sandbox.json";
 pub(crate) const INPUT: &str = "input";
-/// The worker's home.
+/// Directory in which the worker works.
 pub(crate) const WORK: &str = "work";
 /// Files for people and workers to read.
 pub(crate) const PROPOSAL: &str = "proposal";
-/// Proposals as they were made.
+/// Stored copies of proposals.
 pub(crate) const KEPT: &str = "kept";
 pub(crate) const RECORD: &str = "proposal.json";
 pub(crate) const PATCH: &str = "changes.patch";
@@ -29,23 +29,23 @@ pub(crate) const DETAILS: &str = "details.json";
 pub(crate) const AFTER: &str = "after";
 /// The journal of the swap that applied it.
 pub(crate) const APPLY: &str = "apply";
-/// The journal of the swap that took it back.
+/// Journal of the swap that reverted the proposal.
 pub(crate) const REVERT: &str = "revert";
-/// Says that `proposal/` was filled.
+/// Marks that `proposal/` was filled.
 pub(crate) const PUBLISHED: &str = "published";
-/// The name that a directory has until it is whole.
+/// Name of a directory until it is complete.
 pub(crate) const PARTIAL: &str = ".partial";
 /// In the folder of a run: proposals for other nodes.
 pub(crate) const HANDED_ON: &str = ".handed-on";
-/// The repository that the files of a task were cloned from, bare, out of the worker's reach.
+/// Bare repository from which the files of a task were cloned; the worker cannot reach it.
 pub(crate) const ORIGIN: &str = "origin.git";
-/// Ends the name of a directory in which a repository is checked out.
+/// Suffix of the name of a directory in which a repository is checked out.
 pub(crate) const CHECKOUT: &str = ".checkout";
-/// Begins the name of a sandbox that one of another node took the place of.
+/// Prefix of the name of a sandbox that was replaced by one of another node.
 pub(crate) const SUPERSEDED: &str = ".superseded-";
-/// Begins the name of a sandbox that is being removed.
+/// Prefix of the name of a sandbox that is being removed.
 pub(crate) const REMOVING: &str = ".removing-";
-/// The directory in the Project Root that is there for the time of a swap.
+/// Directory in the Project Root that exists during a swap.
 pub(crate) const STAGING: &str = ".goondan-swap";
 
 /// In the folder of the merge queue's run: the records of the queue.

@@ -40,7 +40,7 @@ struct PrepareParams {
 /// Preparation for a task.
 struct ForTask<'t> {
     maker: &'t dyn RepositoryMaker,
-    /// The repository to clone, if it is another one than the project.
+    /// The repository to clone, unless the source is the project.
     source: Option<&'t RepositoryClone<'t>>,
 }
 
@@ -52,25 +52,25 @@ struct CloneCheckout {
 }
 
 impl Sandboxes<'_> {
-    /// Copies the chosen files for a worker. The sandbox appears whole and durable, or not at all.
+    /// Copies the chosen files for a worker. The creation of the sandbox is atomic and durable.
     ///
     /// # Errors
     ///
-    /// [`ProposalError`]: a path that leads out, is guarded or is not there; a sandbox that is there already;
-    /// too many files.
+    /// [`ProposalError`] if a path leads outside, is guarded or does not exist, if the sandbox
+    /// exists, or if there are too many files.
     pub fn prepare(&mut self, request: &PrepareSandbox) -> Result<SandboxDetail, ProposalError> {
         self.prepare_any(request, None)
     }
 
-    /// For a task, what the project's `.gitignore` files leave out is neither copied nor proposed, and there is a
-    /// repository if the project has one.
+    /// For a task, files that the project's `.gitignore` files exclude are neither copied nor
+    /// proposed, and the sandbox has a repository if the project has one.
     fn prepare_any(
         &mut self,
         request: &PrepareSandbox,
         for_task: Option<&ForTask<'_>>,
     ) -> Result<SandboxDetail, ProposalError> {
         let at = &request.at;
-        // The run's log, and what is kept beside it when it was damaged.
+        // Reserved for the run's log and its copies that were moved aside.
         if sandbox_name(at).starts_with(EVENTS) {
             return Err(ProposalError::invalid(
                 format!("an agent's name must not begin with `{EVENTS}`"),
@@ -117,7 +117,7 @@ impl Sandboxes<'_> {
             }
             (None, None) => Ok(()),
         };
-        // Of no use from here on; the next attempt removes what is left.
+        // The checkout is not needed any longer; the next attempt removes remains.
         drop(remove_all(folder.as_ref(), Path::new(&checkout)));
         let placed = built.and_then(|()| {
             let (from, to) = (Path::new(&partial), Path::new(&name));
@@ -172,8 +172,8 @@ impl Sandboxes<'_> {
         self.make_repository(project, &wanted, maker)
     }
 
-    /// Builds a sandbox with a clone of another repository. It is fetched into a bare repository
-    /// that no worker reaches, and checked out by that repository's settings, which are empty.
+    /// Builds a sandbox with a clone of another repository. The clone is a bare repository that no
+    /// worker can reach, and its files are checked out with its own settings, which are empty.
     fn build_clone(
         &self,
         (run, checkout, path): (&dyn Folder, &str, PathBuf),
@@ -225,7 +225,8 @@ impl Sandboxes<'_> {
             author: at.agent_id.as_str(),
         };
         maker.make(&wanted).map_err(failed)?;
-        // A branch is pushed from there; a repository on this machine has the commit itself.
+        // Branches are pushed from the bare repository. A repository on this machine has the commit
+        // itself.
         if matches!(address, RepositoryAddress::Url(_)) {
             let from = name.join(ORIGIN);
             let to = Path::new(partial.file_name().unwrap_or_default()).join(ORIGIN);
@@ -406,12 +407,12 @@ impl Sandboxes<'_> {
         Ok(found.is_some())
     }
 
-    /// Removes a sandbox with all in it. An applied proposal cannot be taken back afterwards.
+    /// Removes a sandbox with its content. An applied proposal can then no longer be reverted.
     ///
     /// # Errors
     ///
-    /// [`ProposalError::Standing`] if its proposal waits for a person, and [`ProposalError::Damaged`] if it
-    /// is, unless it is forced.
+    /// [`ProposalError::Standing`] if its proposal waits for a person, and
+    /// [`ProposalError::Damaged`] if the sandbox is damaged, unless the removal is forced.
     pub fn remove(&mut self, at: &SandboxRef, force: bool) -> Result<(), ProposalError> {
         match self.open(at) {
             // A swap in progress is finished from the sandbox's content.

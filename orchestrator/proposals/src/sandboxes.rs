@@ -29,7 +29,7 @@ pub struct Sandboxes<'f> {
     pub(crate) project_root: PathBuf,
     pub(crate) now: Timestamp,
     happened: Vec<RunEvent>,
-    /// True if other nodes have the workspace, too.
+    /// True if the workspace is replicated to other nodes.
     pub(crate) hands_on: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct OpenSandbox {
     pub(crate) record: SandboxRecord,
 }
 
-/// A proposal as it was made.
+/// The stored copy of a proposal.
 #[derive(Debug)]
 pub(crate) struct StoredProposal {
     pub(crate) folder: Box<dyn Folder>,
@@ -135,7 +135,7 @@ impl<'f> Sandboxes<'f> {
         Register::of(self.files.disk(), &run_dir(&self.dir, run)).here()
     }
 
-    /// Notes what a sandbox holds that goondan wrote and never changes.
+    /// Records the files of a sandbox that goondan wrote and never changes.
     pub(crate) fn note_kept(&self, open: &OpenSandbox) -> Result<(), ProposalError> {
         let name = sandbox_name(&open.at);
         let mut files = vec![format!("{name}/{SANDBOX}")];
@@ -157,7 +157,7 @@ impl<'f> Sandboxes<'f> {
         Ok(())
     }
 
-    /// Retracts the claims about a sandbox or one of its proposals, which is about to be removed.
+    /// Withdraws the records of a sandbox or one of its proposals before its removal.
     pub(crate) fn forget_kept(
         &self,
         at: &SandboxRef,
@@ -176,7 +176,7 @@ impl<'f> Sandboxes<'f> {
         self.files.folder(root).during("open", root)
     }
 
-    /// Opens a sandbox, and finishes what was interrupted in it.
+    /// Opens a sandbox, and finishes interrupted operations in it.
     pub(crate) fn open(&mut self, at: &SandboxRef) -> Result<OpenSandbox, ProposalError> {
         let open = self.look(at)?;
         self.recover(&open)?;
@@ -223,7 +223,7 @@ impl<'f> Sandboxes<'f> {
         Ok(run_log::standing(&self.events(&at.run_id)?, &at.agent_id))
     }
 
-    /// The newest proposal of a sandbox, as it was made.
+    /// The stored copy of the newest proposal of a sandbox.
     pub(crate) fn kept(&self, open: &OpenSandbox) -> Result<StoredProposal, ProposalError> {
         let at = &open.at;
         let standing = self

@@ -25,7 +25,7 @@ use crate::run_log::{self, ProposalStatus};
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 
 impl Sandboxes<'_> {
-    /// Checks every sandbox and proposal. Returns how many sandboxes there are, and what was found.
+    /// Checks every sandbox and proposal. Returns the number of sandboxes, and the findings.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Sandboxes<'_> {
         Ok((count, out))
     }
 
-    /// The log of a run, and what a removal left that was cut short.
+    /// Checks the log of a run, and the remains of an interrupted removal.
     fn check_run(&self, run: &Path, out: &mut VerificationResult) -> Result<(), ProposalError> {
         let disk = self.files.disk();
         for entry in disk.list(run).during("list", run)? {
@@ -90,7 +90,7 @@ impl Sandboxes<'_> {
         self.check_log(&path, finding, out)
     }
 
-    /// The records of the merge queue, if there are any.
+    /// Checks the records of the merge queue, if they exist.
     fn check_queue(&self, out: &mut VerificationResult) -> Result<(), ProposalError> {
         let path = self.queue_path()?;
         let found = self.files.disk().stat(&path).during("inspect", &path)?;
@@ -179,7 +179,7 @@ impl Sandboxes<'_> {
     }
 }
 
-/// A proposal as it was made.
+/// Checks the stored copy of a proposal.
 fn check_kept(
     open: &OpenSandbox,
     kept: &StoredProposal,
@@ -388,7 +388,7 @@ fn look_through(
     Ok(())
 }
 
-/// Bytes of a file that was read.
+/// Size of a file that was read, in bytes.
 fn size(folder: &dyn Folder, name: &str) -> u64 {
     let found = folder.look(Path::new(name)).ok().flatten();
     found

@@ -41,7 +41,7 @@ mod batch;
 /// Statements that are prepared on the connection.
 const STATEMENTS: &[&str] = &[batch::PUT, PAGE];
 
-/// A record that is offered.
+/// An offered record.
 struct PutOffer {
     put: PutRequest,
     reply: oneshot::Sender<PutAnswer>,
@@ -49,7 +49,7 @@ struct PutOffer {
 
 enum PutJob {
     Offer(PutOffer),
-    /// Read, and have what is read be as durable as what was put.
+    /// Read a page with the durability of a put.
     Confirm {
         workspace: WorkspaceId,
         from: Position,
@@ -70,7 +70,7 @@ impl PutJob {
     }
 }
 
-/// Takes records that are offered.
+/// Accepts offered records.
 #[derive(Clone)]
 pub(crate) struct PutLanes {
     lanes: Arc<[mpsc::Sender<PutJob>]>,
@@ -159,7 +159,7 @@ async fn within_deadline<T>(answer: oneshot::Receiver<T>) -> Option<T> {
     timeout(deadline, answer).await.ok()?.ok()
 }
 
-/// Does the work of a lane, one statement at a time.
+/// Executes the jobs of a lane, one statement at a time.
 pub(crate) struct Writer {
     upstream: Upstream,
     doubts: InDoubtPositions,
@@ -173,7 +173,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Runs until all senders are gone.
+    /// Runs until all senders are dropped.
     pub(crate) async fn run(mut self) {
         loop {
             let job = match self.held.take() {

@@ -46,7 +46,7 @@ WITH mine AS (
 )
 SELECT coalesce((SELECT oldest FROM cut), (SELECT oldest FROM goondan.heads WHERE workspace = $1))";
 
-/// Removes some of the records before those that a log begins with, and says how many.
+/// Removes some of the records before the beginning of a log, and returns their number.
 const SWEEP: &str = "
 WITH gone AS (
     DELETE FROM goondan.records WHERE workspace = $1 AND seq IN (
@@ -83,7 +83,7 @@ const STATEMENTS: &[&str] = &[
     heads::BEAT,
 ];
 
-/// Asks what does not wait for a commit.
+/// Executes statements that do not wait for a commit.
 #[derive(Clone)]
 pub(crate) struct Reads {
     connection: watch::Receiver<Option<Arc<Connection>>>,
@@ -92,14 +92,14 @@ pub(crate) struct Reads {
     said: UpstreamHealth,
 }
 
-/// Keeps the connection: to be run beside those who ask.
+/// Maintains the connection; runs concurrently with the requests.
 pub(crate) struct ConnectionKeeper {
     upstream: Upstream,
     connection: watch::Sender<Option<Arc<Connection>>>,
 }
 
 impl ConnectionKeeper {
-    /// Works until it is dropped.
+    /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             self.upstream.progress().await;
@@ -186,7 +186,7 @@ impl Reads {
 
     /// Stores heartbeats of nodes.
     pub(crate) async fn beat(&self, beats: Vec<Beat>) -> LogAnswer {
-        // Of several of one node, the last.
+        // The last heartbeat of each node.
         let latest = beats.into_iter().map(|beat| {
             let key = (beat.workspace.clone(), beat.node.clone());
             (key, beat)
@@ -216,7 +216,7 @@ impl Reads {
         bytes.map_or(LogAnswer::Unavailable, LogAnswer::Part)
     }
 
-    /// Forgets the snapshots before one.
+    /// Deletes the snapshots that are older than the given one.
     pub(crate) async fn forget_snapshots(
         &self,
         workspace: &WorkspaceId,
@@ -233,7 +233,7 @@ impl Reads {
         self.puts.trouble().or_else(|| self.said.trouble())
     }
 
-    /// Looks at the server's settings, and at whether it confirms what is put.
+    /// Checks the server's settings, and that it confirms puts.
     pub(crate) async fn check(&self) -> Vec<ServerCheck> {
         let found = match self.connection() {
             Some(connection) => {

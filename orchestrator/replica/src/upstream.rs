@@ -63,7 +63,7 @@ enum State {
     Pausing(goondan_clock::Instant),
     Connecting(JoinSet<Result<Connection, ConnectFault>>),
     Up(Arc<Connection>),
-    /// No connection is made until one is given or released.
+    /// No connection is created until one is given or released.
     Held,
 }
 
@@ -96,7 +96,7 @@ impl Upstream {
         }
     }
 
-    /// Works toward a connection until something changes. Cancel-safe.
+    /// Works on a connection until its state changes. Cancel-safe.
     pub(crate) async fn progress(&mut self) {
         match &mut self.state {
             State::Pausing(until) => {
@@ -124,12 +124,12 @@ impl Upstream {
         }
     }
 
-    /// Abandons the connection and makes another one.
+    /// Abandons the connection and creates another one.
     pub(crate) fn leave(&mut self, fault: &ConnectFault) {
         self.failed(fault);
     }
 
-    /// Abandons the connection without making another one until [`Self::give`] or
+    /// Abandons the connection without creating another one until [`Self::give`] or
     /// [`Self::release`].
     pub(crate) fn hold(&mut self, fault: &ConnectFault) {
         self.failed(fault);
@@ -137,7 +137,7 @@ impl Upstream {
         self.state = State::Held;
     }
 
-    /// Makes another connection after [`Self::hold`].
+    /// Creates another connection after [`Self::hold`].
     pub(crate) fn release(&mut self) {
         if matches!(self.state, State::Held) {
             self.connect();
@@ -186,7 +186,7 @@ impl Upstream {
         let is_alone = self.said.good.load(Ordering::Relaxed) == 0;
         let counts = is_alone || self.is_late;
         let reason = error_chain(fault);
-        // A lost connection says less than the reason that no other can be made.
+        // The reason of a failed connection attempt is more specific than the loss of a connection.
         let says_more = !matches!(fault, ConnectFault::Lost) || self.said.trouble().is_none();
         if counts && says_more {
             self.said.set_trouble(Some(reason.clone()));

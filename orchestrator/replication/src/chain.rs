@@ -50,11 +50,11 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordRole {
     Follows,
-    /// It is a deposed owner's, and has no effect.
+    /// The record of a deposed owner, which has no effect.
     Void,
 }
 
-/// Reason why a record cannot be the next one.
+/// Reason why a record cannot follow a chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
     /// The bytes are not a record.
@@ -69,12 +69,12 @@ pub enum ChainFault {
         workspace: WorkspaceId,
         says: Position,
     },
-    /// It does not follow the one before it.
+    /// The record does not follow the previous one.
     #[error(
         "the record at position {position} does not follow the records that this node has read"
     )]
     Broken { position: Position },
-    /// It follows, and cannot: its epoch is another's, or was over.
+    /// The record follows the previous one, but its epoch belongs to another owner, or has ended.
     #[error(
         "the record at position {position} has epoch {found}, but the current epoch is {current}"
     )]

@@ -2,35 +2,37 @@
 
 /// Maximum size of an encoded record, in bytes: three of them fit into a frame.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most file operations of a record.
+/// Maximum number of file operations in a record.
 pub const RECORD_OPERATIONS_MAX: usize = 16_384;
-/// Most bytes of a file that one operation appends; a longer append is several operations.
+/// Maximum number of bytes that one operation appends; a longer append becomes several operations.
 pub const APPEND_BYTES_MAX: usize = 1024 * 1024;
-/// Most bytes of a path, relative to the workspace's directory.
+/// Maximum length of a path relative to the workspace's directory, in bytes.
 pub const PATH_BYTES_MAX: usize = 1_024;
 /// Maximum length of one name within a path, in bytes: the limit of file systems.
 pub const PATH_NAME_BYTES_MAX: usize = 255;
-/// Most bytes of a node's name.
+/// Maximum length of a node's name, in bytes.
 pub const NODE_BYTES_MAX: usize = 64;
-/// Most nodes that a workspace is placed on.
+/// Maximum number of nodes on which a workspace is placed.
 pub const NODES_MAX: usize = 64;
-/// Most bytes of the name under which a snapshot is kept.
+/// Maximum length of the name of a stored snapshot, in bytes.
 pub const REFERENCE_BYTES_MAX: usize = 512;
 
-/// Bytes of batches that wait for the log from which on no further one is begun.
+/// Size of the batches that wait for the log, in bytes, at which new ones must wait.
 pub const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Batches that wait for the log from which on no further one is begun.
+/// Number of batches that wait for the log at which new ones must wait.
 pub const QUEUED_BATCHES_MAX: usize = 4_096;
-/// Acknowledged records that an owner keeps, to append them again if a fail-over of the log's server loses its tail.
+/// Number of acknowledged records that an owner stores, to append them again if a fail-over of the
+/// log's server loses its tail.
 pub const KEPT_RECORDS_MAX: usize = 1_024;
-/// Maximum size of these records, in bytes.
+/// Maximum size of these stored records, in bytes.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Deadline of an answer of the log, in milliseconds. A later answer counts as lost.
 pub const ANSWER_DEADLINE_MS: u64 = 3_000;
-/// First wait before the log is asked again after it could not be reached, in milliseconds; each further one doubles.
+/// First delay before a request to the log is repeated after a failure, in milliseconds; each
+/// further one doubles.
 pub const RETRY_FIRST_MS: u64 = 50;
-/// Longest of those delays, in milliseconds.
+/// Longest of these delays, in milliseconds.
 pub const RETRY_MAX_MS: u64 = 2_000;
 /// Interval of an owner's heartbeats, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 1_000;
@@ -65,18 +67,18 @@ pub const PROBE_MS: u64 = 5_000;
 pub const NODE_GONE_AFTER_MS: u64 = 15_000;
 /// Maximum lag of a preferred node for a workspace, in records; a node beyond it is far behind.
 pub const NEAR_RECORDS: u64 = 1_000;
-/// Interval of durable notes of the position that was applied, in milliseconds.
+/// Interval of durable notes of the applied position, in milliseconds.
 pub const NOTE_MS: u64 = 1_000;
 /// The same for a node that is far behind; after a crash, everything since the last note is applied
 /// again.
 pub const NOTE_BEHIND_MS: u64 = 10_000;
-/// Time for which a node leaves a workspace after its disk failed, in milliseconds; then it starts
-/// again. Longer than a takeover by another node.
+/// Pause of all work on a workspace after its disk failed, in milliseconds. Longer than a takeover
+/// by another node.
 pub const LEFT_MS: u64 = 15_000;
 
-/// Workspaces whose heads are asked for, or whose heartbeats are published, at once.
+/// Maximum number of workspaces in one request for heads, or with heartbeats.
 pub const HEADS_MAX: usize = 256;
-/// Most bytes of one part of a snapshot.
+/// Maximum size of one part of a snapshot, in bytes.
 pub const PART_BYTES_MAX: usize = RECORD_BYTES_MAX;
 /// Maximum size of a frame's head, in bytes: 256 workspaces, each with the heartbeats of 64 nodes.
 pub const HEAD_BYTES_MAX: usize = 4 * 1024 * 1024;

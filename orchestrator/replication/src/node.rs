@@ -40,23 +40,24 @@ use places::{HostedWorkspace, WorkspaceRole};
 
 #[derive(Debug, Clone)]
 pub enum NodeInput {
-    /// A workspace has a log, or files here: how far this node has followed it.
+    /// A workspace has a log, or files here. `chain` is the position that this node has applied.
     Joined {
         /// Position and workspace of the log.
         chain: Chain,
         files: FilesState,
     },
-    /// A client wants to work with the workspace here; it was [`NodeInput::Joined`] before.
+    /// A client requests the workspace on this node; [`NodeInput::Joined`] came before.
     Wanted(WorkspaceId),
     /// File operations of a batch. The files are synced, or will be before the batch is reported.
     Batch {
         workspace: WorkspaceId,
         batch: BatchId,
         operations: Vec<FileOperation>,
-        /// True if a caller waits for it.
+        /// True if a caller waits for the batch.
         is_awaited: bool,
     },
-    /// The files of a workspace were captured as all its batches before made them, which is a batch itself.
+    /// A snapshot of the files of a workspace after all earlier batches. The snapshot is a batch
+    /// itself.
     Snapshot {
         workspace: WorkspaceId,
         batch: BatchId,
@@ -81,7 +82,7 @@ pub enum NodeInput {
         workspace: WorkspaceId,
         outcome: FilesOutcome,
     },
-    /// The program that speaks to the log has answered [`NodeEffect::Ask`].
+    /// The client of the log has answered [`NodeEffect::Ask`].
     Answered {
         id: u64,
         answer: LogAnswer,
@@ -102,18 +103,19 @@ pub enum NodeInput {
     Tick,
 }
 
-/// Something to do with the files of a workspace that another node may own.
+/// Operation on the files of a workspace that another node may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesWork {
     /// Apply the records after the applied position.
     Apply(Vec<RecordChanges>),
-    /// Tell the digest of all files.
+    /// Return the digest of all files.
     Digest,
-    /// Tell whether the files are those that the records make.
+    /// Check that the files match the records.
     Verify,
-    /// Make the files those of a snapshot, or none at all.
+    /// Restore the files from a snapshot, or remove all files.
     Restore(Option<SnapshotReference>),
-    /// Capture the files of a workspace that this node owns, hand that over as a batch, and keep them as a snapshot.
+    /// Capture the files of a workspace that this node owns, submit the capture as a batch, and
+    /// store it as a snapshot.
     Capture(SnapshotReference),
     /// Durably note the applied position, after all earlier changes. Nothing waits for it.
     Note(Chain),
@@ -125,24 +127,24 @@ pub enum FilesWork {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesOutcome {
-    /// [`FilesWork::Apply`] is done, or does not fit the files.
+    /// [`FilesWork::Apply`] is done, or the records do not match the files.
     Applied(Result<(), ApplyFailure>),
     /// Result of [`FilesWork::Digest`].
     Digested(Hash),
     /// Result of [`FilesWork::Verify`].
     Verified(bool),
-    /// The files are what [`FilesWork::Restore`] asked for; false if they could not be got.
+    /// [`FilesWork::Restore`] has ended; false if the files could not be restored.
     Restored(bool),
     /// [`FilesWork::Own`] is done.
     Owned,
     /// All parts of a snapshot are stored; `None` if that failed.
     Captured(SnapshotReference, Option<CapturedSnapshot>),
-    /// The disk failed, so the state of the files is unknown. The workspace is left alone for
+    /// The disk failed, so the state of the files is unknown. Work on the workspace pauses for
     /// [`crate::limits::LEFT_MS`].
     Failed,
 }
 
-/// Files that were captured, and are kept as a snapshot.
+/// Captured files that are stored as a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedSnapshot {
     pub digest: Hash,
@@ -151,16 +153,17 @@ pub struct CapturedSnapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeEffect {
-    /// Ask the program that speaks to the log.
+    /// Send a request to the client of the log.
     Ask(LogRequest),
-    /// Work on files, to be executed in order for each workspace, together with [`NodeEffect::Own`].
+    /// Operate on files. Operations on one workspace are executed in order, together with
+    /// [`NodeEffect::Own`].
     Files {
         workspace: WorkspaceId,
         work: FilesWork,
     },
     /// A workspace has a log that this node does not know, or has left: join it.
     Found(WorkspaceId),
-    /// The workspace is this node's: run it.
+    /// This node owns the workspace and must run it.
     Own(WorkspaceId),
     /// The workspace was released: its files match its log up to here.
     Released(Chain),
@@ -168,7 +171,8 @@ pub enum NodeEffect {
     Acknowledge(WorkspaceId, BatchId),
     /// A client opens a workspace here that another node owns.
     Elsewhere(WorkspaceId, NodeId),
-    /// A client wants the workspace here, and its log has ended: the node that ran it left the others and keeps it.
+    /// A client requests the workspace here, but its log has ended: the node that ran it left the
+    /// cluster and keeps it.
     LogEnded(WorkspaceId, NodeId),
     /// This node no longer owns the workspace. Exit: children must stop, and no batch may be
     /// acknowledged.
@@ -187,7 +191,7 @@ pub enum NodeEffect {
 pub enum NodeExit {
     #[error(transparent)]
     Deposed(OwnershipLoss),
-    /// A record was offered, and the process that knew the outcome is gone.
+    /// A record was offered, and the process that knew the outcome has ended.
     #[error(
         "goondan-replica ended while it appended a record to the log; the outcome is unknown until \
          a node takes the workspace over again"
@@ -199,19 +203,20 @@ pub enum NodeExit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceStatus {
     pub workspace: WorkspaceId,
-    /// True if this node owns it.
+    /// True if this node owns the workspace.
     pub is_owned: bool,
     /// True if a person must decide about this node's files.
     pub is_stopped: bool,
     /// True if this node's disk has failed; the node retries later.
     pub is_failed: bool,
-    /// The node that left the others and keeps the workspace: the log has ended.
+    /// The node that left the cluster and keeps the workspace: the log has ended.
     pub ended_by: Option<NodeId>,
     /// Owner according to the applied log; `None` after a release that no node has taken.
     pub owner: Option<NodeId>,
-    /// True if that is this node, or was lately heard to own it.
+    /// True if the owner is this node, or has sent a recent heartbeat.
     pub is_owner_heard: bool,
-    /// Why this node could not run it, and so does not take it over, or hands it on.
+    /// Reason why this node could not run the workspace, and so does not take it over, or passes it
+    /// on.
     pub unfit: Option<String>,
     /// The epoch of the last seal.
     pub epoch: Epoch,
@@ -223,7 +228,7 @@ pub struct WorkspaceStatus {
     pub nodes: BTreeMap<NodeId, Position>,
 }
 
-/// Why the files that a node has of a workspace cannot be looked at as a standby's.
+/// Reason why the files of a workspace on this node cannot be verified like those of a standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotStandby {
     /// The node has no files of the workspace.
@@ -231,7 +236,7 @@ pub enum NotStandby {
     Unknown,
     #[error("this node runs the workspace")]
     Owned,
-    /// They are on their way here.
+    /// The files are being rebuilt.
     #[error("this node is rebuilding its files of the workspace from the log")]
     Rebuilding,
     #[error("this node's disk has failed; it retries the workspace in some seconds")]
@@ -284,9 +289,9 @@ pub struct ReplicationNode {
     asked: HashMap<u64, RequestOrigin>,
     requests: u64,
     is_connected: bool,
-    /// Why the log's server does not answer, as the program that speaks to it said last.
+    /// Last reported reason why the log's server does not answer.
     trouble: Option<String>,
-    /// Since when the server has not confirmed a commit that was made to find that out.
+    /// Time since which the server has not confirmed a probe's commit.
     unconfirmed_since_ms: Option<u64>,
     probe_due_ms: u64,
     drains: bool,
@@ -457,7 +462,7 @@ impl ReplicationNode {
         }
     }
 
-    /// When [`NodeInput::Tick`] is due at the latest, in the milliseconds that are handed in.
+    /// Latest time for the next [`NodeInput::Tick`], in milliseconds of the caller's clock.
     #[must_use]
     pub fn due_ms(&self) -> u64 {
         let own = [
@@ -574,8 +579,9 @@ impl ReplicationNode {
         }
     }
 
-    /// Finds out whether the server confirms what is written, if this node owns anything and has written nothing lately: a
-    /// server that is read may have lost the standby that it waits for.
+    /// Checks that the server confirms commits, if this node owns a workspace and has written
+    /// nothing lately: a server that answers reads may have lost the standby whose confirmation it
+    /// needs.
     fn probe(&mut self, now_ms: u64) {
         let owns = |place: &HostedWorkspace| matches!(place.role, WorkspaceRole::Owner(_));
         if self.places.values().any(owns) {
@@ -639,7 +645,7 @@ impl ReplicationNode {
             match question {
                 RequestOrigin::Put(workspace, _) => self.in_doubt(&workspace),
                 RequestOrigin::Look(workspace, attempt) => {
-                    // It looks for a record that it has offered, or for none.
+                    // Its state machine checks whether an offered record is stored.
                     self.in_doubt(&workspace);
                     let none = owner::OwnerInput::Looked(attempt, ReadAnswer::Unavailable);
                     self.tell_owner(now_ms, &workspace, none);
@@ -668,7 +674,7 @@ impl ReplicationNode {
         }
     }
 
-    /// The process that knew the outcome of an owner's record is gone.
+    /// The process that knew the outcome of an owner's record has ended.
     fn in_doubt(&mut self, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;

@@ -139,7 +139,7 @@ pub enum OwnershipLoss {
         head: Position,
         /// The first position that the owner still has.
         kept: Position,
-        /// The last position it wrote.
+        /// The last position that this node wrote.
         to: Position,
     },
     /// The log contains a record that no node writes.

@@ -45,24 +45,24 @@ pub enum StandbyInput {
     Read(Attempt, ReadAnswer),
     /// The log has answered [`StandbyEffect::Seal`].
     Sealed(Attempt, PutAnswer),
-    /// [`StandbyEffect::Apply`] is done, or does not fit the files.
+    /// [`StandbyEffect::Apply`] is done, or the records do not match the files.
     Applied(Result<(), ApplyFailure>),
     Digested(Hash),
     /// Result of [`StandbyEffect::Verify`]: true if the files match the records.
     Verified(bool),
-    /// The files are those that [`StandbyEffect::Restore`] asked for; false if they could not be got.
+    /// [`StandbyEffect::Restore`] has ended; false if the files could not be restored.
     Restored(bool),
     /// The owner is alive, and has acknowledged records.
     Heard {
         acknowledged: Position,
     },
-    /// The node lives that the workspace was given up to: it may be about to take it.
+    /// The node to which the workspace was released is alive, and may be about to take it.
     TakerHeard,
     /// There may be new records.
     Told,
     /// Number of nodes that try before this one; `None` if this node must not take the workspace.
     Rank(Option<u64>),
-    /// The workspace is wanted here, now: until another node is found to have taken it meanwhile.
+    /// The workspace is needed here now, unless another node has taken it in the meantime.
     TakeOver,
     /// A user requests to rebuild the files from the log.
     Rebuild,
@@ -75,16 +75,16 @@ pub enum StandbyInput {
 pub enum StandbyEffect {
     /// Read the log from a position on.
     Read(Attempt, Position),
-    /// Make the changes of records, in order. How far this node is ([`Standby::chain`]) may be noted durably now and
-    /// then, and not while they are made ([`Standby::is_changing`]).
+    /// Apply the changes of records, in order. The applied position ([`Standby::chain`]) may be
+    /// noted durably, but not while changes are applied ([`Standby::is_changing`]).
     Apply(Vec<RecordChanges>),
-    /// Tell the digest of all files as they are.
+    /// Return the digest of all files.
     Digest,
     /// Check that the files match the records; recent checks may be reused.
     Verify,
     /// Offer a seal to the log.
     Seal(Attempt, PutRequest),
-    /// Replace the files by those of a snapshot, or remove all.
+    /// Replace the files by those of a snapshot, or remove all files.
     Restore(Option<SnapshotReference>),
     /// This node owns the workspace: this machine ends, and [`crate::owner::WorkspaceOwner`] continues.
     Own {
@@ -109,11 +109,11 @@ impl RecordChanges {
         self.behind.position().next()
     }
 
-    /// Makes them in memory.
+    /// Applies the changes in memory.
     ///
     /// # Errors
     ///
-    /// The first one that does not fit; those before it are made.
+    /// The first change that does not match; earlier ones are applied.
     pub fn make_in(&self, tree: &mut MemoryTree) -> Result<(), ApplyFailure> {
         let mut operations = self.operations.iter();
         let made = operations.try_for_each(|operation| tree.apply(operation));
@@ -124,7 +124,7 @@ impl RecordChanges {
     }
 }
 
-/// The changes of a record do not fit the files.
+/// The changes of a record do not match the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyFailure {
     /// Position of the record. The changes of earlier records are applied.
@@ -135,7 +135,7 @@ pub struct ApplyFailure {
 /// Problem of a standby, for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StandbyTrouble {
-    /// Its files are not those of the owner.
+    /// The files differ from the owner's.
     #[error(
         "this node's files do not match the log up to position {position}: expected digest \
          {expected}, found {found}; rebuilding them"
@@ -145,7 +145,7 @@ pub enum StandbyTrouble {
         expected: Hash,
         found: Hash,
     },
-    /// Its files are not those that the record at a position changes.
+    /// The files differ from those that the record at a position changes.
     #[error(
         "the record at position {position} does not fit this node's files: {fault}; rebuilding them"
     )]
@@ -179,7 +179,7 @@ pub enum StandbyTrouble {
         /// Oldest position of the log.
         oldest: Position,
     },
-    /// The log has lost acknowledged records, and the owner is not there to append them again.
+    /// The log has lost acknowledged records, and the owner is not available to append them again.
     #[error(
         "the log ends at position {head}, but records up to {known} were acknowledged: its server \
          has lost them. The owner could append them again but is gone; this node has the records \

@@ -36,14 +36,14 @@ mod answers;
 mod asks;
 mod pieces;
 
-/// The first frame of the program: which version it is.
+/// First frame of the program, with its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
     pub version: Version,
 }
 
-/// The first frame of the daemon: where the log is.
+/// First frame of the daemon, with the location of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Welcome {
@@ -54,15 +54,16 @@ pub struct Welcome {
     pub node: NodeId,
 }
 
-/// A question of the daemon.
+/// A request of the daemon, with its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRequest {
-    /// By which its response is known. Unique on a connection: attempts are counted by each machine for itself.
+    /// Id of the response. Unique on a connection, because each state machine counts its own
+    /// attempts.
     pub id: u64,
     pub ask: LogCommand,
 }
 
-/// A request of the daemon.
+/// Command of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogCommand {
     /// Offer a record for its position; answered by [`LogAnswer::Put`].
@@ -72,9 +73,9 @@ pub enum LogCommand {
         workspace: WorkspaceId,
         from: Position,
     },
-    /// Truncate the log before a snapshot's record, if that is still at its position and all parts
-    /// of the snapshot exist: they may be missing after a fail-over of the server. Answered by
-    /// [`LogAnswer::Trimmed`].
+    /// Truncate the log before a snapshot's record, if the record is still at its position and all
+    /// parts of the snapshot exist; after a fail-over of the server, they may be missing. Answered
+    /// by [`LogAnswer::Trimmed`].
     Trim {
         workspace: WorkspaceId,
         /// The new first snapshot of the log.
@@ -91,13 +92,14 @@ pub enum LogCommand {
     },
     /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`LogAnswer::Noted`].
     Beat(Vec<Beat>),
-    /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`LogAnswer::Noted`].
+    /// Store a part of a snapshot, replacing an earlier version of the part; answered by
+    /// [`LogAnswer::Noted`].
     KeepPart(SnapshotPartRef, Vec<u8>),
     /// Read a part of a snapshot; answered by [`LogAnswer::Part`].
     ReadPart(SnapshotPartRef),
-    /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Only if
-    /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
-    /// [`LogAnswer::Noted`].
+    /// Delete the snapshots whose names sort before this one, byte by byte, which were taken
+    /// earlier. Only if the log begins with it, because the log may have been truncated on another
+    /// server before a fail-over. Answered by [`LogAnswer::Noted`].
     ForgetSnapshots {
         workspace: WorkspaceId,
         before: KeptSnapshot,
@@ -106,8 +108,8 @@ pub enum LogCommand {
     Check,
     /// Return the known reason why puts or reads fail; answered by [`LogAnswer::Standing`].
     Standing,
-    /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`LogAnswer::Noted`] if it
-    /// does.
+    /// Make an empty commit to check that the server confirms commits; answered by
+    /// [`LogAnswer::Noted`] if it does.
     Probe,
     /// Update the URL of the log's server, including its password, for later connections. Answered
     /// by [`LogAnswer::Noted`].
@@ -130,11 +132,11 @@ pub struct Beat {
     pub workspace: WorkspaceId,
     pub node: NodeId,
     pub life: Incarnation,
-    /// Of an owner, its epoch; of a standby, the one it has read of.
+    /// Epoch of an owner; of a standby, the last epoch that it has read.
     pub epoch: Epoch,
-    /// Of an owner, up to where it has acknowledged; of a standby, up to where it has read.
+    /// Position up to which an owner has acknowledged; of a standby, up to which it has read.
     pub position: Position,
-    /// True if it is the owner.
+    /// True if the node owns the workspace.
     pub owns: bool,
 }
 
@@ -148,7 +150,7 @@ pub struct SnapshotPartRef {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogResponse {
-    /// The request that it answers.
+    /// Id of the answered request.
     pub id: u64,
     pub answer: LogAnswer,
 }
@@ -159,9 +161,9 @@ pub enum LogAnswer {
     Read(ReadAnswer),
     /// The oldest remaining position; 0 if there is none.
     Trimmed(Position),
-    /// Last positions of logs; workspaces without records and heartbeats are left out.
+    /// Last positions of logs, without workspaces that have neither records nor heartbeats.
     Heads(Vec<LogHead>),
-    /// Workspaces that have a log, at most [`HEADS_MAX`]: with fewer, there are no more.
+    /// Workspaces that have a log. Fewer than [`HEADS_MAX`] are the last page.
     Listed(Vec<WorkspaceId>),
     Noted,
     /// The part, if it is stored.
@@ -169,7 +171,7 @@ pub enum LogAnswer {
     Checked(Vec<ServerCheck>),
     /// Reason why puts or reads fail; `None` if they do not.
     Standing(Option<String>),
-    /// The server cannot be reached, or did not answer in time; or more was asked than is worked on at once.
+    /// The server cannot be reached, did not answer in time, or too many requests are in progress.
     Unavailable,
 }
 
@@ -185,12 +187,13 @@ pub struct LogHead {
     pub heard: Vec<LastHeartbeat>,
 }
 
-/// Last heartbeat of a node, and their number.
+/// Last heartbeat of a node, and the number of its heartbeats.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LastHeartbeat {
     pub beat: Beat,
-    /// Goes up with each beat: one that is not what it was is news. No clock is compared.
+    /// Increases with each heartbeat, so that a changed number is a new heartbeat. No clocks are
+    /// compared.
     pub count: u64,
 }
 
@@ -212,14 +215,14 @@ pub enum ServerCheckVerdict {
     Good,
     /// Acceptable, but with weaker guarantees after failures.
     Weak,
-    /// It will not.
+    /// The setting does not work.
     Bad,
 }
 
 /// Reason why a frame's body is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum WireFault {
-    /// It ends before its head does, or is larger than any.
+    /// The frame ends before its head does, or its head is too large.
     #[error("the head of a message is truncated, or has more than {HEAD_BYTES_MAX} bytes")]
     Head,
     /// The head is not valid JSON of the expected form.
@@ -236,12 +239,13 @@ pub enum WireFault {
         "a request can name at most {HEADS_MAX} workspaces, and a part can have at most {PART_BYTES_MAX} bytes"
     )]
     TooMuch,
-    /// The other side is of another version.
+    /// The other side has another version.
     #[error("install goondan-orchestrator and goondan-replica of the same version")]
     OtherVersion(#[source] VersionMismatch),
 }
 
-/// The version that a greeting names: it comes first, as what another version says may not even be readable.
+/// Version of a greeting, which is parsed first because the rest may be unreadable in another
+/// version.
 #[derive(Deserialize)]
 struct GreetingVersion {
     version: Version,
@@ -254,7 +258,7 @@ fn greeted<'de, G: Deserialize<'de>>(body: &'de [u8]) -> Result<G, WireFault> {
 }
 
 impl Hello {
-    /// Encodes it as a frame's body of only JSON.
+    /// Encodes the message as a frame's body of only JSON.
     ///
     /// # Errors
     ///
@@ -263,18 +267,18 @@ impl Hello {
         serde_json::to_vec(self).map_err(WireFault::Json)
     }
 
-    /// Reads a frame's body.
+    /// Parses a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if it is none, or of another version.
+    /// [`WireFault`] if the body is invalid, or has another version.
     pub fn from_frame(body: &[u8]) -> Result<Self, WireFault> {
         greeted(body)
     }
 }
 
 impl Welcome {
-    /// Encodes it as a frame's body of only JSON.
+    /// Encodes the message as a frame's body of only JSON.
     ///
     /// # Errors
     ///
@@ -283,11 +287,11 @@ impl Welcome {
         serde_json::to_vec(self).map_err(WireFault::Json)
     }
 
-    /// Reads a frame's body.
+    /// Parses a frame's body.
     ///
     /// # Errors
     ///
-    /// [`WireFault`] if it is none, or of another version.
+    /// [`WireFault`] if the body is invalid, or has another version.
     pub fn from_frame(body: &[u8]) -> Result<Self, WireFault> {
         greeted(body)
     }

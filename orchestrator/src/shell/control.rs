@@ -58,7 +58,7 @@ const OTHER_VERSION_HINT: &str =
 /// State shared by all connections.
 #[derive(Debug, Clone)]
 pub(super) struct ControlServer {
-    /// Room for requests that are not whole yet.
+    /// Memory for incomplete requests.
     pub(super) frames: FrameMemory,
     pub(super) events: mpsc::Sender<ShellEvent>,
     pub(super) hub: Arc<LogHub>,
@@ -109,7 +109,7 @@ impl ControlServer {
             }
             while connections.try_join_next().is_some() {}
         }
-        // Each connection sees the end of the daemon itself and writes what it still has.
+        // Each connection detects the end of the daemon itself and writes its remaining frames.
         while connections.join_next().await.is_some() {}
     }
 
@@ -167,7 +167,7 @@ impl ControlServer {
                 break;
             }
         }
-        // The supervisor, which the next steps wait for, can itself wait for a held write.
+        // The next steps wait for the supervisor, which can itself wait for a held write.
         drop(spoken.hold.take());
         spoken.followers.shutdown().await;
         let tokens = spoken.tokens;
@@ -177,7 +177,7 @@ impl ControlServer {
                 .await,
         );
         drop(client);
-        // The supervisor lets go of its own handles when it hears of the client's end.
+        // The supervisor releases its own handles when it is notified of the client's end.
         while tasks.join_next().await.is_some() {}
     }
 
@@ -311,7 +311,7 @@ struct ClientDialogue {
 /// Version of a client, according to its greeting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum GreetingState {
-    /// It has not said.
+    /// The client has not greeted.
     #[default]
     None,
     Same,
@@ -383,7 +383,7 @@ fn invalid(problem: &str) -> ControlError {
     ControlError::new(ErrorCode::InvalidRequest, problem)
 }
 
-/// Why a request or connection gets no place, and what to do.
+/// Error for a request or connection without a place, with the next step.
 fn overloaded(no_place: SlotRefusal) -> ControlError {
     let suggestion = match no_place {
         SlotRefusal::Waiting(_) | SlotRefusal::OfOneClient(_) => {
@@ -405,7 +405,7 @@ fn mismatch_error(mismatch: &VersionMismatch) -> ControlError {
     ControlError::new(ErrorCode::VersionMismatch, text).suggest(OTHER_VERSION_HINT)
 }
 
-/// Reads a request. An error comes with the request's id if that much could be read.
+/// Reads a request. An error contains the request's id if it could be read.
 fn read_request(body: &[u8]) -> Result<RpcRequest, (Option<u64>, ControlError)> {
     #[derive(Deserialize)]
     struct RequestHeader {
@@ -418,7 +418,7 @@ fn read_request(body: &[u8]) -> Result<RpcRequest, (Option<u64>, ControlError)> 
         let head: Option<RequestHeader> = serde_json::from_slice(body).ok();
         let id = head.as_ref().and_then(|head| head.id);
         let known = head.as_ref().and_then(|head| head.method.as_deref());
-        // A client of another build may not even greet in a way this one understands.
+        // A client of another build may greet in a form that this build cannot read.
         let problem = match known {
             Some(method) if !Call::NAMES.contains(&method) => format!("unknown method `{method}`"),
             _ => format!("the request is not valid: {error}"),
@@ -461,7 +461,7 @@ async fn follow_logs(hub: &LogHub, client: &ControlClient, id: u64, follow: &Fol
         send_line(client, id, &line).await;
     }
     if follow.follow {
-        // Ends with the connection or the daemon, whose task this is part of.
+        // Ends with the connection or the daemon, because this task belongs to both.
         loop {
             match lines.recv().await {
                 Ok(line) if follow.takes(&line) => send_line(client, id, &line).await,
@@ -493,7 +493,6 @@ async fn send_line(client: &ControlClient, request_id: u64, line: &[u8]) {
     let Ok(body) = serde_json::to_vec(&notification) else {
         return;
     };
-    // Unlike an answer, a log line may wait for its reader: lines that it misses meanwhile are
-    // counted.
+    // Unlike an answer, a log line may wait for its reader: missed lines are counted.
     drop(client.outgoing.send(Bytes::from(body)).await);
 }

@@ -65,13 +65,14 @@ use crate::limits::{
 };
 use goondan_core::{Core, CoreInput, Facts, LoadPurpose, LoadedWorkspace, WorkspaceLoadResult};
 
-/// The exit code when another orchestrator owns the System Root.
+/// Exit code if another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
-/// The exit code when the System Root is of a format that this program does not know (`REL-1`).
+/// Exit code if this program does not support the format of the System Root (`REL-1`).
 const EXIT_NEWER_FORMAT: u8 = 4;
-/// The exit code when the project named by `--open` cannot run.
+/// Exit code if the project named by `--open` cannot run.
 const EXIT_INVALID_PROJECT: u8 = 6;
-/// The exit code when another node has taken a workspace over (`REP-1`): the next start is a standby for it.
+/// Exit code if another node has taken over a workspace (`REP-1`): the next start follows that
+/// node.
 const EXIT_DEPOSED: u8 = 7;
 
 /// Reason why the daemon could not start, printed to stderr.
@@ -90,12 +91,13 @@ impl StartFailure {
         }
     }
 
-    /// Says it on stderr, and to the service manager if there is one: `systemctl status` shows it then.
+    /// Prints the failure to stderr, and reports it to the service manager, so that
+    /// `systemctl status` shows it.
     fn tell(&self) {
         let mut lines = vec![format!("error: {}", self.message)];
         lines.extend(self.hint.iter().map(|hint| format!("hint: {hint}")));
         let status = lines.join("; ").replace('\n', " ");
-        // Without a listener there, stderr and the exit code must suffice.
+        // Without a service manager, stderr and the exit code must suffice.
         drop(sd_notify::notify(&[NotifyState::Status(&status)]));
         let mut err = std::io::stderr().lock();
         let is_journal = journal::is_stream(&err);
@@ -127,7 +129,7 @@ pub fn main() -> ExitCode {
 
 fn start(args: &Args) -> Result<(), StartFailure> {
     if args.detach {
-        // Fails only where the process leads a group already, and so is detached.
+        // Fails only if the process already leads a group, and so is detached.
         nix::unistd::setsid().ok();
     }
     let state_root = args.state_root().ok_or_else(|| StartFailure {
@@ -143,7 +145,7 @@ fn start(args: &Args) -> Result<(), StartFailure> {
         return verify_offline(&state_root);
     }
     let programs = Programs::find().map_err(|error| StartFailure::new(&error))?;
-    // Before anything is open that its thread would hold.
+    // Before other descriptors are open, because the launcher's thread would keep them.
     let launcher = Launcher::begin(programs).map_err(|error| StartFailure::new(&error))?;
     let root = SystemRoot::take(&state_root).map_err(|error| not_taken(&error))?;
     descriptors::raise_limit();
@@ -178,7 +180,7 @@ fn verify_offline(state_root: &Path) -> Result<(), StartFailure> {
     written.map_err(|error| StartFailure::new(&error))
 }
 
-/// Why the System Root is not this daemon's, with what to do.
+/// Reason why this daemon cannot own the System Root, with the next step.
 fn not_taken(error: &StoreError) -> StartFailure {
     let failure = StartFailure::new(error);
     let (code, hint) = match error {
@@ -233,8 +235,8 @@ fn check_owners(state_root: &Path) -> Result<(), StartFailure> {
 /// Refuses a state root inside the project that it will serve, before anything is created in it
 /// (`ROOT-1`, `ROOT-2`).
 fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
-    // A project that is not there is refused by its loading; of a state root that is not there yet,
-    // the part that is decides.
+    // A missing project is refused when it is loaded. Of a missing state root, the existing part of
+    // the path decides.
     let project = project
         .canonicalize()
         .unwrap_or_else(|_| project.to_owned());
@@ -252,9 +254,10 @@ fn check_apart(project: &Path, state_root: &Path) -> Result<(), StartFailure> {
     })
 }
 
-/// Keeps what is in memory, secrets of all projects among it, from others of the same user: no debugger, no
-/// `/proc/PID/mem` or `environ` (where an identity may be), and no core when it crashes, here and in every
-/// child (`SEC-6`). macOS has no way to do the first without `unsafe`.
+/// Hides the memory, which contains the secrets of all projects, from other processes of the same
+/// user: no debugger, no `/proc/PID/mem` or `environ` (which may contain an identity), and no core
+/// dump, here and in every child (`SEC-6`). On macOS, only core dumps can be disabled without
+/// `unsafe`.
 fn hide_memory() {
     use nix::sys::resource::{Resource, setrlimit};
     // Unsupported protections are skipped, because there is no alternative.
@@ -270,8 +273,8 @@ fn is_memory_open() -> bool {
     std::env::var_os(ALLOW_DEBUGGER_VAR).is_some()
 }
 
-/// The file system. Below the directories of workspaces the programs of agents write: in work areas, work directories
-/// and sandboxes.
+/// The file system with checked paths below the directories of workspaces, because agents' programs
+/// write there: in work areas, work directories and sandboxes.
 fn guarded_disk(layout: &Layout) -> GuardedDisk {
     let workspaces = Guard {
         directory: layout.workspaces(),
@@ -461,7 +464,7 @@ fn prepare_replication(
         .map_err(|error| StartFailure::new(&error))
 }
 
-/// Changes without the log would be taken for the log's state when this node joins again.
+/// Otherwise, changes without the log would count as the log's state when this node joins again.
 fn has_left(layout: &Layout) -> StartFailure {
     let dir = layout.replication();
     StartFailure {
@@ -502,10 +505,10 @@ fn deposed_failure(why: String) -> StartFailure {
     )
 }
 
-/// A project as it was read, and from what.
+/// A project as read, with its sources.
 type OpenedProject = (Arc<goondan_config::Sources>, LoadedWorkspace);
 
-/// Reads the project that the command line names, if it names one: with a mistake in it, nothing starts.
+/// Reads the project of the command line, if any. If it is invalid, nothing starts.
 fn read_opened(args: &Args, projects: &Projects) -> Result<Option<OpenedProject>, StartFailure> {
     let Some(project) = &args.open else {
         return Ok(None);
@@ -538,7 +541,7 @@ fn listen(layout: &Layout) -> Result<Socket, StartFailure> {
     })
 }
 
-/// Makes orphans of children the daemon's own; false if that cannot be.
+/// Makes this process the parent of its children's orphans; false if the system refuses.
 fn adopt_orphans() -> bool {
     let adopted = orphans_of_agents::adopt_orphans();
     if let Err(error) = &adopted {
@@ -582,7 +585,7 @@ fn log_start(layout: &Layout, launcher: &Launcher) {
     }
 }
 
-/// Each thread keeps at least one conversation open, and opens another beside it.
+/// Each thread keeps at least one conversation open, and opens another one in addition.
 fn writer_threads(descriptors: u64) -> usize {
     let threads = descriptors / (2 * INSTANCE_DESCRIPTORS);
     usize::try_from(threads)
@@ -615,7 +618,7 @@ fn end_orphans(root: &Path) -> Option<Mark> {
 /// Finishes interrupted operations of an earlier daemon, before clients can send new ones.
 async fn recover_proposals(projects: Projects, events: mpsc::Sender<ShellEvent>) {
     if projects.replication.is_some() {
-        // Each workspace is recovered when this node takes it.
+        // Each workspace is recovered when this node takes it over.
         return;
     }
     let now = Timestamp::from_unix_millis(unix_millis_now());
@@ -627,7 +630,7 @@ async fn recover_proposals(projects: Projects, events: mpsc::Sender<ShellEvent>)
     }
 }
 
-/// Opens the workspace that was asked for and those that were registered when the daemon last ran.
+/// Opens the requested workspace, and those that were registered when the daemon last ran.
 async fn open_registered(
     projects: Projects,
     opened: Option<OpenedProject>,

@@ -54,7 +54,7 @@ impl ProposalFiles {
     }
 }
 
-/// Does what the core asks for. Blocks.
+/// Executes an operation of the core. Blocks.
 pub(super) fn carry_out(
     files: &ProposalFiles,
     layout: &Layout,
@@ -248,7 +248,8 @@ pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp)
     recovered.flatten().collect()
 }
 
-/// The same in one workspace, where first is taken on what other nodes handed on.
+/// Finishes interrupted operations in one workspace, after it has taken over operations of other
+/// nodes.
 pub(super) fn recover(
     files: &ProposalFiles,
     layout: &Layout,

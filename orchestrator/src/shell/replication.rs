@@ -57,7 +57,7 @@ const REPLICA: &str = "goondan-replica";
 /// Reason why replication cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReplicationFault {
-    /// The node has no name that is one.
+    /// The name of the node is not valid.
     #[error("`replication.node` in `{}` is not a valid node name: {why}", config.display())]
     Node { config: PathBuf, why: String },
     /// The program is not installed.

@@ -38,7 +38,7 @@ use super::masking::Masks;
 use goondan_core::{SecretWork, SecretsResult, control_error};
 pub(super) use tasks::FILE as TASK_SECRETS;
 
-/// The secret store, to be written by one at a time.
+/// The secret store, with one writer at a time.
 pub(super) struct SecretKeeper {
     vault: Arc<Vault>,
     files: Box<dyn VaultFiles>,
@@ -150,7 +150,7 @@ impl SecretKeeper {
         }
     }
 
-    /// Does what the core asks for. Blocks.
+    /// Executes an operation of the core. Blocks.
     pub(super) fn carry_out(
         &self,
         work: SecretWork,
@@ -261,7 +261,7 @@ impl SecretKeeper {
             value,
             allow_for,
         } = set;
-        // An unsuitable project is refused before anything is changed.
+        // Refuse an unsuitable project before any change.
         let workspace = allow_for
             .map(|root| consents::identify(&root))
             .transpose()?;
@@ -353,7 +353,7 @@ impl SecretKeeper {
         VaultError::Document { path, source }
     }
 
-    /// The identities there are, or one that is made now, and where, if it was.
+    /// The stored identities; creates one if there is none, and returns its location.
     fn identities_to_write_with(
         &self,
         at: Timestamp,
@@ -419,7 +419,7 @@ impl SecretKeeper {
         let disk = self.disk.as_ref();
         let written = workspace::append_system_audit(disk, &self.layout, &record);
         if let Err(error) = written {
-            // The change has been made, and is not rolled back for this.
+            // The change is durable, and a failed audit record does not roll it back.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "failed to write the audit log"

@@ -86,7 +86,7 @@ pub(super) struct EventLoop {
     packages: Arc<PackageKeeper>,
     watches: Watches,
     process_watches: ProcessWatches,
-    /// Number of configurations that were handed over for storing.
+    /// Number of configurations that were queued for storing.
     kept: u64,
     children: HashMap<ProcessId, RunningChild>,
     cgroups: Cgroups,
@@ -95,7 +95,7 @@ pub(super) struct EventLoop {
     oauth_thread: OAuthThread,
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
-    /// Jobs that are not handed to the store yet.
+    /// Jobs that are not sent to the store yet.
     jobs: Vec<StoreJob>,
     metrics: Metrics,
     syncs: SyncTimes,
@@ -104,7 +104,7 @@ pub(super) struct EventLoop {
     running_time: RunningTime,
     ticks: u64,
     announced_drops: u64,
-    /// True if a child has ended that may have left processes behind.
+    /// True if an exited child may have left processes behind.
     strays_are_due: bool,
     is_over: bool,
 }
@@ -153,7 +153,8 @@ impl EventLoop {
         }
     }
 
-    /// Runs until the core says that everything has ended, and returns the writers and the thread of the tasks, idle.
+    /// Runs until the core has ended everything, and returns the idle writers and the tasks'
+    /// thread.
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<ShellEvent>,
@@ -190,9 +191,9 @@ impl EventLoop {
         if self.strays_are_due {
             self.end_strays();
         }
-        // Remaining senders then drop their reports instead of waiting for a place. What is being sent
-        // meanwhile is received, since a report that stays in the channel keeps its client's
-        // connection open, which in turn keeps the channel.
+        // Remaining senders then drop their reports instead of waiting for a place. Reports that
+        // are being sent are still received, because a report in the channel keeps its client's
+        // connection open, and the connection keeps the channel open.
         events.close();
         while events.recv().await.is_some() {}
         self.watches = Watches::default();
@@ -236,7 +237,7 @@ impl EventLoop {
                 }
                 self.step(input);
                 if has_ended && self.core.has_waiting_starts() {
-                    // Its place may be available now.
+                    // The exit may have freed a place.
                     self.measure();
                 }
             }
@@ -373,8 +374,8 @@ impl EventLoop {
         self.step(CoreInput::Request { token, peer, call });
     }
 
-    /// Deals with what waits already, and then lets the core see what time it is: who has said something
-    /// is not judged as silent.
+    /// Handles waiting events first, then the tick, so that a process whose message waits does not
+    /// count as silent.
     fn on_tick(&mut self, events: &mut mpsc::Receiver<ShellEvent>) {
         for _ in 0..events.len() {
             if let Ok(event) = events.try_recv() {
@@ -447,13 +448,13 @@ impl EventLoop {
         };
         match self.children.values().find(|child| child.pid == pid) {
             Some(child) => child.look_for_end(),
-            // The task that started it waits for it.
+            // The task that started the process waits for its exit.
             None if self.replica_pid() == Some(pid) => {}
             None => self.end_strays(),
         }
     }
 
-    /// The process of the program that speaks to the log's server, if there is one.
+    /// Process id of the client of the log's server, if it runs.
     fn replica_pid(&self) -> Option<u32> {
         self.replication.as_ref().and_then(Replication::pid)
     }

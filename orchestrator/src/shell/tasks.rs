@@ -77,7 +77,7 @@ impl TaskIo {
     }
 }
 
-/// Senders to this thread, and to the one that makes checkpoints.
+/// Senders to this thread and to the thread that creates checkpoints.
 #[derive(Debug)]
 pub(super) struct TaskThread {
     works: Sender<TaskWork>,
@@ -95,7 +95,7 @@ impl TaskThread {
         let (works, waiting) = channel();
         let (checkpoints, on_checkpoints) = channel();
         let with = ground.clone();
-        // The daemon does not wait for it at the end, because an unfinished checkpoint is
+        // The daemon does not wait for this thread at its end, because an unfinished checkpoint is
         // discarded.
         std::thread::Builder::new()
             .name("checkpoints".to_owned())
@@ -115,7 +115,7 @@ impl TaskThread {
         })
     }
 
-    /// Submits an operation; false if the thread is gone.
+    /// Submits an operation; false if the thread has ended.
     pub(super) fn submit(&self, work: TaskWork) -> bool {
         let to = match &work {
             TaskWork::MakeCheckpoint { .. }
@@ -127,7 +127,7 @@ impl TaskThread {
         to.send(work).is_ok()
     }
 
-    /// Waits until it has done all it was handed. Blocks.
+    /// Waits until all submitted operations are done. Blocks.
     pub(super) fn finish(self) {
         drop(self.works);
         if self.thread.join().is_err() {
@@ -284,7 +284,7 @@ fn carry_out(ground: &TaskIo, areas: &mut Areas, readers: &mut Readers, work: Ta
             areas.close_all(&workspace_id);
             readers.close(&workspace_id);
         }
-        // Another thread does them.
+        // The thread for checkpoints handles these operations.
         TaskWork::MakeCheckpoint { .. }
         | TaskWork::ListCheckpoints { .. }
         | TaskWork::Drill { .. }

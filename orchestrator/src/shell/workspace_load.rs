@@ -39,7 +39,7 @@ pub(super) struct Projects {
     pub(super) layout: Layout,
     pub(super) known: InstanceCache,
     masks: Arc<Masks>,
-    /// The program that would confine others.
+    /// The program that confines others.
     agent_process: PathBuf,
     vault: Arc<Vault>,
     pub(super) secrets: Arc<SecretKeeper>,
@@ -47,14 +47,14 @@ pub(super) struct Projects {
     pub(super) is_strict: bool,
     /// Set if this node must own a workspace before it may change the workspace's files.
     pub(super) replication: Option<Replication>,
-    /// Loads follow one another, so that of two the later one is never the older.
+    /// Loads run one after another, so that a later result is never older.
     turn: Arc<Mutex<()>>,
 }
 
 /// Parameters of reading a project.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LoadParams {
-    /// The workspace the project must be, if it is known.
+    /// The expected workspace of the project, if known.
     pub(super) workspace_id: Option<WorkspaceId>,
     pub(super) settings: WorkspaceSettings,
     /// True if the last known good configuration may be used.
@@ -130,7 +130,7 @@ impl Projects {
         }
     }
 
-    /// Reads the workspace of a project, registering it, and hands it on before another is read.
+    /// Reads and registers the workspace of a project, and passes it on before another is read.
     /// Blocks.
     pub(super) fn read_then<T>(
         &self,
@@ -142,7 +142,7 @@ impl Projects {
         then(self.read(project_root, wanted))
     }
 
-    /// Reads the workspace of a project, registering it. Blocks.
+    /// Reads and registers the workspace of a project. Blocks.
     pub(super) fn read(&self, project_root: &Path, wanted: &LoadParams) -> ProjectReadResult {
         let root = match std::fs::canonicalize(project_root) {
             Ok(root) => root,
@@ -208,8 +208,8 @@ impl Projects {
         (Arc::new(sources), result)
     }
 
-    /// The record of the workspace that a project is, if it has one, and why it cannot be that if its
-    /// configuration is valid.
+    /// The record of the project's workspace, if there is one, and the reason why a valid project
+    /// cannot be it.
     fn record_of(
         &self,
         root: &Path,
@@ -264,7 +264,7 @@ impl Projects {
         Ok(record)
     }
 
-    /// Opens the workspace that a project is, once it is this node's.
+    /// Opens the workspace of a project once this node owns it.
     fn open_known(
         &self,
         root: &Path,
@@ -392,7 +392,7 @@ impl Projects {
         started.map_err(|problems| self.masks.text(&problems).into_owned())
     }
 
-    /// Reads the instances of a workspace, and which of them have pending work.
+    /// Reads the instances of a workspace, and those with pending work.
     fn read_instances(
         &self,
         record: WorkspaceRecord,

@@ -77,7 +77,7 @@ impl Drop for WritePass<'_> {
     }
 }
 
-/// While it exists, no change begins, until its deadline.
+/// While it exists, no change begins before its deadline.
 #[derive(Debug)]
 pub(super) struct WriteHold {
     gate: WriteGate,
@@ -99,7 +99,7 @@ impl WriteGate {
         WritePass(&self.0)
     }
 
-    /// Waits for the changes in progress and lets no other begin. Blocks.
+    /// Waits for the changes in progress and holds new ones. Blocks.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ pub fn page(
             break;
         }
         // Times have one format, in UTC, so they sort as strings. Of equal times, the later log's
-        // record comes last. The lines of one log keep their order, whatever their times are.
+        // record comes last. The lines of one log keep their order, even if their times do not.
         let latest = tails.iter_mut().filter(|(_, tail)| tail.time().is_some());
         let Some((owner, tail)) = latest.max_by(|a, b| a.1.time().cmp(&b.1.time())) else {
             break;

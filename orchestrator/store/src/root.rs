@@ -538,7 +538,7 @@ const BAD_POSTGRES_URL: &str = "`replication.postgres` is not a URL: expected th
     `postgres://user:password@host:port/database`; in a user, password or path, write characters \
     such as `@`, `:`, `/` and `?` as `%40`, `%3A`, `%2F` and `%3F`";
 
-/// True if the parts of a server's URL can be told apart. The client of the log checks the rest.
+/// True if the parts of a server's URL can be distinguished. The client of the log validates them.
 fn is_postgres_url(url: &str) -> bool {
     let schemes = ["postgres://", "postgresql://"];
     let Some(rest) = schemes.iter().find_map(|scheme| url.strip_prefix(scheme)) else {

@@ -169,7 +169,7 @@ pub fn lost_here<'d>(
     let mut all = Vec::new();
     for (_, register) in registers(disk, layout, id, &Group::ALL)? {
         let subject = register.subject();
-        // A folder that is gone is one finding, and it is made elsewhere.
+        // A missing folder is one finding, which another check reports.
         if disk.stat(subject).during("inspect", subject)?.is_none() {
             continue;
         }
@@ -400,8 +400,9 @@ fn check_workspace(
     Ok(())
 }
 
-/// Checks what belongs to no workspace: the system's own audit log, and of each folder of a workspace, open
-/// or not, whether it says whose it is. A folder that does not is in no list, and so are its conversations.
+/// Checks the files that belong to no workspace: the system's own audit log, and the record of each
+/// folder of a workspace, open or not. A folder without a readable record is in no list, and
+/// neither are its conversations.
 ///
 /// # Errors
 ///
@@ -566,7 +567,7 @@ fn check_tasks(
     Ok(())
 }
 
-/// The work areas of the tasks of a workspace, and where those were that are known and gone.
+/// The work areas of the tasks of a workspace, and the paths of known ones that are missing.
 ///
 /// # Errors
 ///

@@ -15,6 +15,7 @@ const ANSWER_CHARS_TOLD: usize = 100;
 pub struct OpenPoint {
     /// Identifies it within its task, and differs from that of every other point of the task.
     pub key: String,
+    pub since: Timestamp,
     pub what: OpenPointKind,
 }
 
@@ -78,10 +79,12 @@ impl State {
     /// Open points that a chat may decide, the oldest questions first.
     #[must_use]
     pub fn open_points(&self) -> Vec<OpenPoint> {
-        let asks = self.open_asks().map(|(id, ask)| ask_info(id, ask));
-        let asks = asks.filter(|ask| ask.kind != TaskAskKind::Secret);
-        let asks = asks.map(|ask| OpenPoint {
+        let asks = self.open_asks();
+        let asks = asks.map(|(id, ask)| (ask.asked_at, ask_info(id, ask)));
+        let asks = asks.filter(|(_, ask)| ask.kind != TaskAskKind::Secret);
+        let asks = asks.map(|(since, ask)| OpenPoint {
             key: ask.id.clone(),
+            since,
             what: OpenPointKind::Ask(ask),
         });
         let review = self.review().and_then(|phase| {
@@ -90,6 +93,7 @@ impl State {
             summary.push_str(&self.proposal_in_words());
             Some(OpenPoint {
                 key: self.review_key()?,
+                since: self.review_at,
                 what: OpenPointKind::Review { phase, summary },
             })
         });
@@ -103,6 +107,12 @@ impl State {
         let proposal = self.proposal().map(|proposal| proposal.digest.as_str());
         let (runs, digest) = (self.runs(), proposal.unwrap_or("none"));
         Some(format!("review-{phase}-{runs}-{digest}"))
+    }
+
+    /// True if the point with this key is a review, and not an ask.
+    #[must_use]
+    pub fn is_review_key(&self, key: &str) -> bool {
+        !self.asks.contains_key(key)
     }
 
     /// Keys of all points, except closed reviews that were not decided in a chat.

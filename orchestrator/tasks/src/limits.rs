@@ -33,7 +33,7 @@ pub const RATE_LIMIT_DEFAULT_MS: i64 = 900_000;
 /// Minimum wait at a rate limit, in milliseconds.
 pub const RATE_LIMIT_MIN_MS: i64 = 10_000;
 
-/// Maximum wait at a rate limit, whatever the agent reports, in milliseconds.
+/// Maximum wait at a rate limit, regardless of the agent's report, in milliseconds.
 pub const RATE_LIMIT_MAX_MS: i64 = 691_200_000;
 
 /// Maximum random delay of runs after a rate limit, in milliseconds.

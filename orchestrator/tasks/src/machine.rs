@@ -730,8 +730,8 @@ impl Task {
         let is_approved = state
             .notes
             .contains(&Note::Approved(state.task.total_phases));
-        // A task without phases is done when its agent is, whatever the agent reports. So is a
-        // completed task whose agent has received a message.
+        // A task without phases ends with its agent, regardless of the agent's reports. The same
+        // applies to a completed task whose agent has received a message.
         let needs_no_phase =
             state.task.total_phases == 0 || (state.was_completed && state.task.source.is_none());
         let is_at_rest = state.status() == Status::Running && state.rests();

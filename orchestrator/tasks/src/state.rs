@@ -38,6 +38,7 @@ const DONE_PERCENT: u8 = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonInput {
     pub what: PersonInputKind,
+    pub asked_at: Timestamp,
     /// Time when its default replaces an answer; none if it is required.
     pub until: Option<Timestamp>,
 }
@@ -127,6 +128,8 @@ pub struct State {
     /// Current phase, from 1; 0 before the start and for a task without phases.
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
+    /// Time at which the last review was requested.
+    pub(crate) review_at: Timestamp,
     /// Proposal, for a task with a source.
     pub(crate) proposing: proposal::ProposalProcess,
     pub(crate) is_work_completed: bool,
@@ -222,6 +225,7 @@ impl State {
             shared_budget: None,
             current_phase: 0,
             review: None,
+            review_at: at,
             proposing: proposal::ProposalProcess::default(),
             is_work_completed: false,
             run: None,
@@ -495,6 +499,7 @@ impl State {
                     id.clone(),
                     PersonInput {
                         what,
+                        asked_at: at,
                         until: *until,
                     },
                 );
@@ -510,6 +515,7 @@ impl State {
                     id.clone(),
                     PersonInput {
                         what,
+                        asked_at: at,
                         until: *until,
                     },
                 );
@@ -526,7 +532,7 @@ impl State {
                     PersonInputKind::Dependency(..) => {}
                 });
                 if self.is_given_up(id) {
-                    self.fail("given up by a person", at);
+                    self.fail("abandoned by a person", at);
                 }
             }
             TaskEvent::WorkVerified { verdict, .. } => self.proposing.verified(verdict),
@@ -543,6 +549,7 @@ impl State {
             }
             TaskEvent::ReviewRequested { phase } => {
                 self.review = Some(*phase);
+                self.review_at = at;
                 self.proposing.reviewed();
             }
             TaskEvent::ReviewApproved { phase } => {

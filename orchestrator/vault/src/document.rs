@@ -38,17 +38,17 @@ use crate::limits::{RECIPIENTS_MAX, SECRET_DOCUMENT_BYTES_MAX};
 use crate::sealed_value::{DataKey, Plain, is_sealed};
 use crate::yaml::{self, SecretYamlNode};
 
-/// The key under which SOPS keeps its own.
+/// Key of SOPS's own metadata.
 const METADATA: &str = "sops";
-/// Values whose keys end so are left in plain text by `sops`.
+/// `sops` leaves values with this suffix of the key in plain text.
 const UNENCRYPTED_SUFFIX: &str = "_unencrypted";
-/// The version of SOPS whose format this is.
+/// Version of SOPS with this format.
 const VERSION: &str = "3.9.0";
 const TEXT: &str = "str";
 const BOOLEAN: &str = "bool";
-/// Ways to open a document that are not ours. One that has any is not changed here.
+/// Keys of SOPS that goondan does not support. It does not change a document that has one.
 const OTHER_KEYS: [&str; 5] = ["pgp", "kms", "gcp_kms", "azure_kv", "hc_vault"];
-/// Settings of a document that change what its checksum is made of, or what is encrypted.
+/// Settings of a document that change its checksum, or the set of encrypted values.
 const OTHER_RULES: [&str; 6] = [
     "encrypted_suffix",
     "encrypted_regex",
@@ -58,10 +58,10 @@ const OTHER_RULES: [&str; 6] = [
     "mac_only_encrypted",
 ];
 
-/// One secret, opened.
+/// A decrypted secret.
 pub struct Document {
     entries: Vec<DocumentEntry>,
-    /// Data that would be lost by rewriting it, if there is any.
+    /// Data that a rewrite would lose, if any.
     foreign: Option<String>,
 }
 
@@ -77,7 +77,7 @@ enum EntryContent {
 }
 
 impl Document {
-    /// One without entries, to begin with.
+    /// A document without entries.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -202,7 +202,7 @@ impl Document {
         self.entries.is_empty()
     }
 
-    /// Encrypts it for the current identity, under a new data key.
+    /// Encrypts the document for the current identity, under a new data key.
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// As SOPS writes times: whole seconds, in UTC.
+/// A time in the format of SOPS: whole seconds, in UTC.
 fn seconds(at: Timestamp) -> String {
     let text = at.to_string();
     match text.split_once('.') {
@@ -379,7 +379,7 @@ fn recipients_of(metadata: &SecretYamlNode) -> Result<Vec<Recipient<'_>>, Docume
     })
 }
 
-/// Opens the data key with whichever recipient is ours.
+/// Opens the data key with the first recipient that belongs to these identities.
 fn unwrap(recipients: &[Recipient<'_>], identities: &Identities) -> Result<DataKey, DocumentError> {
     let mut is_damaged = false;
     for recipient in recipients {
@@ -435,7 +435,7 @@ fn open_node(
             Err(DocumentError::PlainValue(shown()))
         }
         SecretYamlNode::List(items) => {
-            // An entry of a list is bound to the list, not to its place in it.
+            // An entry of a list is bound to the list, not to its position.
             for item in items {
                 open_node(path, item, key, hash)?;
             }
@@ -450,7 +450,7 @@ fn open_node(
     }
 }
 
-/// Data that would be lost if the document were rewritten.
+/// Data that a rewrite of the document would lose.
 fn foreign_part(
     entries: &[DocumentEntry],
     metadata: &SecretYamlNode,

@@ -7,55 +7,55 @@ use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES, MAX_SECR
 
 use crate::limits::{CONSENTS_MAX, IDENTITIES_MAX, PERMISSIONS_MAX, SECRET_DOCUMENT_BYTES_MAX};
 
-/// Why a text holds no identity.
+/// Reason why a text is not an identity file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// It is not text, or longer than is read.
+    /// The content is not text, or too long.
     #[error("the text is not UTF-8 or is too long")]
     NotText,
     /// A line is neither empty, nor a comment, nor an identity.
     #[error("line {line} is not an age identity (`AGE-SECRET-KEY-1…`)")]
     NotAnIdentity {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
     },
     /// The file has no identity.
     #[error("no age identity found (`AGE-SECRET-KEY-1…`)")]
     Empty,
-    /// There are more than are tried.
+    /// The file has too many identities.
     #[error("more than {IDENTITIES_MAX} identities found")]
     TooMany,
 }
 
-/// Why a document cannot be opened, or not be changed as was asked.
+/// Reason why a document cannot be opened or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// It is larger than is read or written.
+    /// The document is too large.
     #[error("larger than {SECRET_DOCUMENT_BYTES_MAX} bytes")]
     TooLarge,
     /// The text is not a YAML mapping of the expected form.
     #[error("not a SOPS document: {0}")]
     NotSops(String),
-    /// It uses what is not understood here.
+    /// The document uses an unsupported feature.
     #[error("unsupported: {0}")]
     Unsupported(&'static str),
-    /// No identity there is opens it.
+    /// No stored identity opens the document.
     #[error("encrypted for {recipients}, but the daemon has another identity")]
     OtherIdentity { recipients: String },
-    /// Something in it is not as it was written.
+    /// A part of the document was changed.
     #[error("damaged, or changed without the key: {0}")]
     Damaged(String),
     /// A value is not encrypted.
     #[error("entry `{0}` is not encrypted")]
     PlainValue(String),
-    /// It was written by another tool, and changing it here would lose something.
+    /// Another tool wrote the document, and a change by goondan would lose data.
     #[error("`gdn` cannot change it: {0}")]
     Foreign(String),
     /// The key cannot be written.
     #[error("`{key}` is not a valid key of a secret: {why}")]
     ReservedKey {
         key: String,
-        /// Why not.
+        /// Reason why the key is reserved.
         why: &'static str,
     },
     /// The value is empty or too long.
@@ -84,7 +84,7 @@ pub enum ConsentError {
     TooMany,
 }
 
-/// Why the store cannot do what was asked.
+/// Reason of a failed operation of the secret store.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     #[error("failed to read `{}`", path.display())]
@@ -94,7 +94,7 @@ pub enum VaultError {
         #[source]
         source: io::Error,
     },
-    /// Others than its owner may read the identity.
+    /// Other users can read the identity.
     #[error("users other than its owner can read or change `{}`", path.display())]
     Exposed { path: PathBuf },
     #[error("failed to use the identity in {place}")]
@@ -114,7 +114,7 @@ pub enum VaultError {
     #[error("failed to use the secret in `{}`", path.display())]
     Document {
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         #[source]
         source: DocumentError,
     },
@@ -122,7 +122,7 @@ pub enum VaultError {
     #[error("failed to read from `{}` which projects may use secrets", path.display())]
     Consents {
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         #[source]
         source: ConsentError,
     },
@@ -130,7 +130,7 @@ pub enum VaultError {
     #[error("failed to read from `{}` what people allow workspaces", path.display())]
     Permissions {
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         #[source]
         source: ConsentError,
     },

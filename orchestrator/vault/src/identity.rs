@@ -24,7 +24,7 @@ pub struct Identities {
 pub(crate) enum UnwrapResult {
     Key(DataKey),
     NotOurs,
-    /// It is not as age writes it.
+    /// The text is not in age's format.
     Damaged,
 }
 
@@ -37,7 +37,7 @@ impl Identities {
         }
     }
 
-    /// Only the identity that secrets are encrypted for.
+    /// Only the identity for which secrets are encrypted.
     #[must_use]
     pub fn current(&self) -> Self {
         Self {
@@ -46,11 +46,12 @@ impl Identities {
         }
     }
 
-    /// Reads identities as `age-keygen` writes them: one a line, with comments and empty lines between.
+    /// Parses identities in the format of `age-keygen`: one per line, with comments and empty
+    /// lines.
     ///
     /// # Errors
     ///
-    /// [`IdentityError`]; it quotes nothing.
+    /// [`IdentityError`], which quotes no content.
     pub fn parse(text: &[u8]) -> Result<Self, IdentityError> {
         let text = std::str::from_utf8(text)
             .ok()
@@ -76,7 +77,7 @@ impl Identities {
         })
     }
 
-    /// The file that holds a new identity, as `age-keygen` writes it.
+    /// Content of a file for a new identity, in the format of `age-keygen`.
     #[must_use]
     pub fn file(&self, created_at: Timestamp) -> SecretString {
         let secret = self.current.to_string();
@@ -87,7 +88,7 @@ impl Identities {
         ))
     }
 
-    /// Public key of the identity that secrets are encrypted for: `age1…`.
+    /// Public key of the identity for which secrets are encrypted: `age1…`.
     #[must_use]
     pub fn recipient(&self) -> String {
         self.current.to_public().to_string()
@@ -103,7 +104,7 @@ impl Identities {
             .any(|identity| identity.to_public().to_string() == recipient)
     }
 
-    /// Encrypts a data key, as armoured text.
+    /// Encrypts a data key, as armored text.
     pub(crate) fn wrap(&self, key: &DataKey) -> Result<String, age::EncryptError> {
         age::encrypt_and_armor(&self.current.to_public(), key.as_bytes())
     }
@@ -120,7 +121,7 @@ impl Identities {
             Err(age::DecryptError::NoMatchingKeys) => return UnwrapResult::NotOurs,
             Err(_) => return UnwrapResult::Damaged,
         };
-        // One byte more than a key has, so that a longer one is seen to be none.
+        // One byte more than a key has, to detect a longer one.
         let mut bytes = Zeroizing::new(Vec::with_capacity(DATA_KEY_BYTES + 1));
         let most = u64::try_from(DATA_KEY_BYTES + 1).unwrap_or(u64::MAX);
         if opened.take(most).read_to_end(&mut bytes).is_err() {

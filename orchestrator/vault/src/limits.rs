@@ -14,19 +14,19 @@ pub const IDENTITIES_MAX: usize = 8;
 /// Largest file of consents, in bytes.
 pub const CONSENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Consents there may be at once: pairs of a secret and a project that may use it.
+/// Maximum number of consents: pairs of a secret and a project that may use it.
 pub const CONSENTS_MAX: usize = 10_000;
 
-/// Decisions about permissions of workspaces there may be at once.
+/// Maximum number of decisions about permissions of workspaces.
 pub const PERMISSIONS_MAX: usize = 1_000;
 
-/// Recipients of one secret that are tried at most.
+/// Maximum number of recipients of one secret that are tried.
 pub(crate) const RECIPIENTS_MAX: usize = 64;
 
 /// Deepest nesting of a document that another tool wrote.
 pub(crate) const YAML_DEPTH_MAX: usize = 32;
 
-/// Most lists, mappings and scalars of a document that another tool wrote.
+/// Maximum number of lists, mappings and scalars of a document that another tool wrote.
 pub(crate) const YAML_NODES_MAX: usize = 16 * 1024;
 
 // A value of the largest size, encrypted, fits into a document.

@@ -10,10 +10,10 @@ use crate::consent::ProjectIdentity;
 use crate::error::ConsentError;
 use crate::limits::{CONSENTS_BYTES_MAX, PERMISSIONS_MAX};
 
-/// The version of the file's form.
+/// Format version of the file.
 const VERSION: u32 = 1;
 
-/// The file, as it is written.
+/// Content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PermissionFile {
@@ -28,7 +28,7 @@ pub struct PermissionDecisions {
 }
 
 impl PermissionDecisions {
-    /// Reads the text of the file.
+    /// Parses the text of the file.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::error::{DocumentError, VaultError};
 use crate::identity::Identities;
 use crate::vault::{RealFiles, Vault, VaultFiles};
 
-/// Looks values up for one load. Opens each secret once, and the first only when it is asked for.
+/// Looks up values for one load. Opens each secret once, and none before it is requested.
 pub struct SecretReader<'v> {
     vault: &'v Vault,
     files: &'v dyn VaultFiles,
@@ -25,17 +25,17 @@ pub struct SecretReader<'v> {
     opened: RefCell<BTreeMap<SecretName, LookupResult>>,
 }
 
-/// A secret, if there is one, or why it cannot be read.
+/// A secret, if it exists, or the reason why it cannot be read.
 type LookupResult = Result<Option<Rc<Document>>, SecretProblem>;
 
 impl<'v> SecretReader<'v> {
-    /// Reads from this store's files, as they are when they are asked for, what this project may use.
+    /// Reads the values that this project may use from the current files of the store.
     #[must_use]
     pub fn new(vault: &'v Vault, project: &'v ProjectIdentity) -> Self {
         Self::with_files(vault, project, &RealFiles)
     }
 
-    /// The same, by way of another file system.
+    /// Like [`Self::new`], with another file system.
     #[must_use]
     pub fn with_files(
         vault: &'v Vault,
@@ -102,7 +102,7 @@ impl SecretReader<'_> {
         self.consents.borrow_mut().get_or_insert_with(read).clone()
     }
 
-    /// A secret that is there is given out only if a person has allowed it.
+    /// An existing secret is returned only if a person has allowed it.
     fn check_consent(&self, name: &SecretName) -> Result<(), SecretProblem> {
         if self.consents()?.allows(name, self.project) {
             return Ok(());
@@ -139,7 +139,7 @@ impl SecretStore for SecretReader<'_> {
     }
 }
 
-/// True if a document is encrypted for other identities than these.
+/// True if a document is encrypted for other identities.
 fn is_for_another<T>(opened: &Result<T, VaultError>) -> bool {
     matches!(
         opened,

@@ -13,14 +13,14 @@ use crate::error::DocumentError;
 
 /// Bytes of a data key.
 pub(crate) const DATA_KEY_BYTES: usize = 32;
-/// Bytes of an initialisation vector: more than the usual 12, as SOPS has it.
+/// Bytes of an initialization vector: more than the usual 12, because SOPS uses this size.
 const IV_BYTES: usize = 32;
 /// Bytes of an authentication tag.
 const TAG_BYTES: usize = 16;
 
 type Cipher = AesGcm<Aes256, U32>;
 
-/// The key that the values of one document are encrypted with.
+/// The key that encrypts the values of one document.
 pub(crate) struct DataKey(Zeroizing<[u8; DATA_KEY_BYTES]>);
 
 /// A value with its SOPS type.

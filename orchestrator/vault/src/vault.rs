@@ -48,7 +48,7 @@ pub trait VaultFiles: Send + Sync {
     fn is_private(&self, path: &Path) -> io::Result<bool>;
 }
 
-/// The operating system's files.
+/// Files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFiles;
 
@@ -90,7 +90,7 @@ impl VaultFiles for RealFiles {
     }
 }
 
-/// Identities given from outside, in place of the file.
+/// Identities from outside, which replace the file.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalIdentities {
     /// The directory of systemd's credentials.
@@ -126,7 +126,7 @@ impl std::fmt::Display for IdentityOrigin {
     }
 }
 
-/// Identities and where they came from.
+/// Identities and their source.
 #[derive(Debug, Clone)]
 pub struct LoadedIdentities {
     pub identities: Identities,
@@ -141,7 +141,7 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The store below this System Root. Nothing is read yet.
+    /// The store below this System Root. Reads nothing yet.
     #[must_use]
     pub fn new(state_root: &Path, given: ExternalIdentities) -> Self {
         Self {
@@ -156,25 +156,25 @@ impl Vault {
         &self.system
     }
 
-    /// The identity's file, which there need not be.
+    /// Path of the identity's file, which may not exist.
     #[must_use]
     pub fn identity_file(&self) -> PathBuf {
         self.system.join("identity.age")
     }
 
-    /// The directory of secrets, which there need not be.
+    /// Path of the directory of secrets, which may not exist.
     #[must_use]
     pub fn secrets_dir(&self) -> PathBuf {
         self.system.join("secrets")
     }
 
-    /// A secret's file, which there need not be.
+    /// Path of a secret's file, which may not exist.
     #[must_use]
     pub fn document_file(&self, name: &SecretName) -> PathBuf {
         self.secrets_dir().join(format!("{name}{DOCUMENT_SUFFIX}"))
     }
 
-    /// The file that says which project may use which secret, which there need not be.
+    /// Path of the file with the consents of projects, which may not exist.
     #[must_use]
     pub fn consents_file(&self) -> PathBuf {
         self.system.join("consents.json")
@@ -193,7 +193,7 @@ impl Vault {
         Consents::parse(&bytes).map_err(|source| VaultError::Consents { path, source })
     }
 
-    /// The file with the decisions about permissions of workspaces, which there need not be.
+    /// Path of the file with the decisions about permissions of workspaces, which may not exist.
     #[must_use]
     pub fn permissions_file(&self) -> PathBuf {
         self.system.join("permissions.json")

@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str) -> Result<SecretYamlNode, String> {
             max_total_replayed_events: YAML_NODES_MAX,
             max_replay_stack_depth: YAML_DEPTH_MAX,
         },
-        // A merge would copy its content; the tools that write these documents use no merges.
+        // A merge would copy its content. The tools that write these documents use no merges.
         merge_keys: serde_saphyr::MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,

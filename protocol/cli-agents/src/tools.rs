@@ -319,7 +319,7 @@ impl Tool {
                 "The summary is stored. Call `complete_phase` or `finish` when the work is done."
             }
             Self::CompletePhase => {
-                "The phase is handed in. End your turn now; you are started again with the result of the review."
+                "The phase is submitted. End your turn now; you are started again with the result of the review."
             }
             Self::Finish => "Reported. End your turn now.",
         }

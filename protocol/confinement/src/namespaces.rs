@@ -50,7 +50,7 @@ impl NamespaceError {
         // The kernel is not at fault.
         if self.source.kind() == io::ErrorKind::NotFound {
             return format!(
-                "the sandbox cannot be made: {reason}; restore what is missing, then run `gdn restart`"
+                "failed to create the sandbox: {reason}; restore the missing parts, then run `gdn restart`"
             );
         }
         let remedy = remedy();

@@ -1,5 +1,5 @@
-//! Kinds of requests, by their duration: a server must prevent waiting requests from blocking those
-//! that end a wait.
+//! Kinds of requests, by their duration, because requests that wait must not block the requests
+//! that end the wait.
 
 use super::Call;
 
@@ -9,8 +9,8 @@ pub enum CallKind {
     /// Waits for something outside of the daemon: a turn, a person, an authorization server,
     /// another node, or the next event.
     Waits,
-    /// Decides something, shows what waits for a decision, or administers the daemon. Such a
-    /// request can end a wait, and is always answered quickly.
+    /// Makes a decision, shows pending decisions, or administers the daemon. Such a request can end
+    /// a wait, and is always answered quickly.
     Decides,
     /// Everything else.
     Other,
@@ -44,7 +44,7 @@ impl From<&Call> for CallKind {
             | Call::ListNodes(_)
             | Call::DrainNode(_)
             | Call::LeaveNodes(_)
-            // `gdn` looks the workspace up before it decides anything.
+            // `gdn` requests the list before it makes a decision.
             | Call::ListWorkspaces(_)
             | Call::CloseWorkspace(_)
             | Call::ListEvents(_)

@@ -8,19 +8,19 @@ use crate::limits::MAX_NODES_PAGE;
 use super::ReplicationStall;
 use super::pages::page_of;
 
-/// `node.list`: the nodes, and one page of the workspaces with who has them, by their names.
+/// `node.list`: the nodes, and one page of the workspaces with their owners, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListNodes {
     /// Start of the page: `next` of the previous page; `None` for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<WorkspaceId>,
-    /// Most workspaces on the page, at most and if it is not said [`MAX_NODES_PAGE`].
+    /// Maximum number of workspaces on the page; defaults to and is capped at [`MAX_NODES_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// Result of `node.list`: how one node sees it.
+/// Result of `node.list`, from the view of the answering node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesPage {
@@ -63,31 +63,32 @@ pub struct NodeInfo {
 pub struct ReplicatedWorkspace {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The node that runs it, as far as its log was read; none before the first, and while it is given up and no other
-    /// node has taken it.
+    /// The node that runs the workspace, according to the log as read so far; `None` before the
+    /// first owner, and after a release until another node takes over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// True if that is the answering node.
+    /// True if the owner is the answering node.
     pub is_here: bool,
-    /// True if that node is the answering one, or has sent a recent heartbeat. Otherwise it is down
-    /// or disconnected.
+    /// True if the owner is the answering node, or has sent a recent heartbeat. Otherwise, the
+    /// owner is down or disconnected.
     #[serde(default)]
     pub is_owner_heard: bool,
-    /// Why the daemon that answers could not run it, and so does not take it over, or hands it on if it has it; none if it
-    /// could.
+    /// Reason why the answering daemon could not run the workspace, and so does not take it over,
+    /// or passes it on; `None` if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit: Option<String>,
     /// True if a person must decide about the answering node's files.
     pub is_stopped: bool,
-    /// True if its disk has failed; it retries some seconds later.
+    /// True if the answering node's disk has failed; the node retries some seconds later.
     #[serde(default)]
     pub is_failed: bool,
-    /// The node that left the others and keeps the workspace: its log has ended, and no other node takes it over.
+    /// The node that left the cluster and keeps the workspace: its log has ended, and no other node
+    /// can take it over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// Number of takeovers, including the first.
     pub epoch: u64,
-    /// Last position of its log.
+    /// Last position of the log.
     pub head: u64,
     /// Position that each node has applied.
     pub replicas: Vec<ReplicaInfo>,
@@ -103,13 +104,13 @@ pub struct ReplicatedWorkspace {
 pub struct ReplicaInfo {
     /// The node.
     pub node: String,
-    /// The last record that its files have.
+    /// Position of the last record that the node's files contain.
     pub position: u64,
 }
 
-/// `node.move`: has another node run a workspace that this one owns. Its processes end as with `workspace.close`: turns
-/// in progress finish, up to the grace period. Answered when this node has given it up; the other one has it some
-/// moments later.
+/// `node.move`: moves a workspace of this node to another node. Its processes end as with
+/// `workspace.close`: turns in progress finish, up to the grace period. Answered when this node has
+/// released the workspace; the other node takes it over some moments later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MoveWorkspace {
@@ -120,8 +121,8 @@ pub struct MoveWorkspace {
     pub to: Option<String>,
 }
 
-/// `node.drain`: starts or ends draining. A draining node takes no workspace over that another node
-/// can run. Ends with a restart. Workspaces that it runs stay until they are moved.
+/// `node.drain`: starts or ends draining. A draining node takes over no workspace that another node
+/// can run. Ends with a restart. Workspaces of the node stay until they are moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DrainNode {
@@ -184,11 +185,11 @@ pub struct ServerFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServerVerdict {
-    /// It will.
+    /// The setting works.
     Good,
     /// Acceptable, but with weaker guarantees after failures.
     Weak,
-    /// It will not.
+    /// The setting does not work.
     Bad,
 }
 

@@ -1,4 +1,4 @@
-//! Paging of lists (`OBS-1`).
+//! Paging of lists (`OBS-1`), because a response must fit into a frame.
 
 /// Takes the first page of a list: at most `limit` items, which defaults to and is capped at
 /// `limit_max`. Also returns the position of the last item if more follow.

@@ -21,10 +21,10 @@ use super::{FileStatus, SandboxRef};
 pub struct CreateTask {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Its id; one is made of the title if it is not said.
+    /// Id of the task; derived from the title if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// The agent, one of `runtime.kind: cli`; may be left out where there is one only.
+    /// The agent, with `runtime.kind: cli`; optional if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
     /// Title for people.
@@ -34,17 +34,17 @@ pub struct CreateTask {
     pub kind: String,
     /// Description of the work: the first prompt.
     pub description: String,
-    /// Phases that are reviewed one by one; 0 for a task without.
+    /// Number of phases that are reviewed one by one; 0 for a task without phases.
     #[serde(default)]
     pub total_phases: u32,
     /// Budget of the task.
     #[serde(default)]
     pub budget: TaskBudget,
-    /// Source of its files; by default its agent's `runtime.source`.
+    /// Source of the files; by default the agent's `runtime.source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
-    /// Agents that continue while its agent's usage limit is reached, in order; by default its
-    /// agent's `runtime.fallbacks`.
+    /// Agents that continue while the first agent's usage limit is reached, in order; by default
+    /// the agent's `runtime.fallbacks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<AgentName>>,
     /// True to start it immediately.
@@ -61,10 +61,10 @@ fn custom() -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTasks {
-    /// Only those of this workspace.
+    /// Only tasks of this workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
-    /// Only those that wait for a person.
+    /// Only tasks that wait for a person.
     #[serde(default)]
     pub needs_me: bool,
     /// True to include ended tasks.
@@ -73,7 +73,7 @@ pub struct ListTasks {
     /// The task after which the page begins: `next` of the previous page; `None` for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<TaskPlace>,
-    /// Most tasks on the page, at most and if it is not said [`MAX_TASKS_PAGE`].
+    /// Maximum number of tasks on the page; defaults to and is capped at [`MAX_TASKS_PAGE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
@@ -100,15 +100,15 @@ pub struct TasksPage {
 }
 
 impl ListTasks {
-    /// True if a task comes after the previous page.
+    /// True if a task follows the previous page.
     #[must_use]
     pub fn is_behind(&self, workspace_id: &WorkspaceId, task_id: &TaskId) -> bool {
         let after = self.after.as_ref();
         after.is_none_or(|it| (&it.workspace_id, &it.task_id) < (workspace_id, task_id))
     }
 
-    /// The page that begins with these tasks, which come by workspace and id and are all behind
-    /// [`after`](Self::after).
+    /// The page that begins with these tasks, which must be sorted by workspace and id, and all
+    /// follow [`after`](Self::after).
     pub fn page_of(&self, tasks: impl Iterator<Item = TaskInfo>) -> TasksPage {
         let place_of = |last: &TaskInfo| TaskPlace {
             workspace_id: last.workspace_id.clone(),
@@ -136,10 +136,10 @@ requests_about! {
     CancelTask {}
     /// `task.approve`.
     ApproveTask {
-        /// The phase; the one under review if it is not said.
+        /// The phase; by default the one under review.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
-        /// True if a proposal is left as it is, and not delivered.
+        /// True to approve without delivering the proposal.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         without_delivery: bool,
         /// True to deliver the proposal even if the project has changed since it was copied.
@@ -148,7 +148,7 @@ requests_about! {
     }
     /// `task.rework`.
     ReworkTask {
-        /// The phase; the one under review if it is not said.
+        /// The phase; by default the one under review.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
         /// The requested changes; may be empty if the proposal has open comments, which the agent
@@ -160,13 +160,13 @@ requests_about! {
     SendTask {
         /// The message.
         text: String,
-        /// Its id. A message with a known id is acknowledged, and not delivered again.
+        /// Id of the message. A message with a known id is acknowledged, and not delivered again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_id: Option<EventId>,
     }
     /// `task.answer`.
     AnswerTask {
-        /// The id of the question; the only one that waits if it is not said.
+        /// Id of the question; optional if only one waits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
         /// The answer.
@@ -179,7 +179,7 @@ requests_about! {
     }
     /// `task.checkpoint`.
     CheckpointTask {
-        /// A name, which keeps it from being removed for age.
+        /// Name of the checkpoint. Named checkpoints are never removed by age.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     }
@@ -188,7 +188,8 @@ requests_about! {
         /// Start of the page: `next` of the previous page; `None` for the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
-        /// Most checkpoints on the page, at most and if it is not said [`MAX_CHECKPOINTS_PAGE`].
+        /// Maximum number of checkpoints on the page; defaults to and is capped at
+        /// [`MAX_CHECKPOINTS_PAGE`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     }
@@ -207,7 +208,7 @@ requests_about! {
     ReadTaskLog {
         /// The log.
         log: TaskLog,
-        /// From which byte on; from the end backwards if it is negative.
+        /// Offset of the first byte; negative offsets count from the end.
         #[serde(default)]
         offset: i64,
         /// True to return only when there is data, or the log has ended.
@@ -225,7 +226,7 @@ requests_about! {
     }
     /// `task.remove`.
     RemoveTask {
-        /// Without a backup.
+        /// True to remove the task without a backup.
         #[serde(default)]
         no_backup: bool,
     }
@@ -237,14 +238,14 @@ requests_about! {
 pub struct PruneTasks {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// Only tasks that ended longer ago than this, in milliseconds; by default those that are due
-    /// by the swarm's policy.
+    /// Minimum time since the end of a task, in milliseconds; by default the policy of the Swarm
+    /// decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_than_ms: Option<u64>,
-    /// Without backups.
+    /// True to remove the tasks without backups.
     #[serde(default)]
     pub no_backup: bool,
-    /// Only list them.
+    /// True to only list the tasks.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -253,9 +254,9 @@ pub struct PruneTasks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TasksPruned {
-    /// The tasks that are due, or were removed; those that ended first come first.
+    /// The removed or due tasks, in the order in which they ended.
     pub tasks: Vec<PrunedTask>,
-    /// True if they were removed, except those with a `problem`.
+    /// True if the tasks were removed, except those with a `problem`.
     pub removed: bool,
 }
 
@@ -281,7 +282,7 @@ pub struct PrunedTask {
     pub problem: Option<String>,
 }
 
-/// A restore drill: whether the newest checkpoint could be restored, tried.
+/// Restore drill: a check that the newest checkpoint can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDrill {
@@ -291,7 +292,7 @@ pub struct TaskDrill {
     pub at: Timestamp,
     /// Entries that were compared.
     pub entries: u64,
-    /// Why it could not be restored, if it could not.
+    /// Reason why the checkpoint cannot be restored, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -304,10 +305,10 @@ pub struct ProvideTask {
     pub workspace_id: WorkspaceId,
     /// The task.
     pub task_id: TaskId,
-    /// The id of the dependency, or its name; the only one that waits if it is not said.
+    /// Id or name of the dependency; optional if only one waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The value of a variable of the environment, which is kept encrypted; of anything else, a word on it.
+    /// Value of an environment variable, which is stored encrypted; for other dependencies, a note.
     pub value: String,
 }
 
@@ -327,9 +328,11 @@ impl std::fmt::Debug for ProvideTask {
 pub struct ImportTask {
     /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// A work area, absolute. It is copied; nothing but it is needed (`TASK-1`).
+    /// Absolute path of a work area, which is copied. It contains everything that the task needs
+    /// (`TASK-1`).
     pub path: PathBuf,
-    /// The agent for a task of the plain format, which names none; the only one if it is missing.
+    /// The agent for a task of the plain format, which names no agent; optional if there is only
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
 }
@@ -387,11 +390,11 @@ pub struct TaskStreamPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskAsk {
-    /// Its id, which the answer must name.
+    /// Id of the decision, which the answer must name.
     pub id: String,
-    /// Its kind.
+    /// Kind of the decision.
     pub kind: TaskAskKind,
-    /// The question; of a dependency, its name.
+    /// The question, or the name of a dependency.
     pub text: String,
     /// Purpose of a dependency.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -439,7 +442,7 @@ pub enum TaskAskKind {
     Question,
     /// A permission for the agent's program: `task.answer` with `allow` or `refuse`.
     Permission,
-    /// Something secret, which becomes a variable of the environment: `task.provide`.
+    /// A secret, which becomes an environment variable: `task.provide`.
     Secret,
     /// Another requirement: `task.provide`.
     Dependency,
@@ -494,7 +497,7 @@ pub struct TaskInfo {
     /// A warning for the user that does not block the task, such as a failed restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Why its work area cannot be read, if it cannot. Then the rest is not known.
+    /// Reason why the work area cannot be read, if so. Then the other fields are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
@@ -542,7 +545,7 @@ pub struct TaskDetail {
     /// Start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Time at which it was completed, failed or was canceled.
+    /// End time: of the completion, the failure or the cancellation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Reason of the failure.
@@ -553,7 +556,7 @@ pub struct TaskDetail {
     pub messages: Vec<String>,
     /// Decisions that it waits for, most urgent first.
     pub asks: Vec<TaskAsk>,
-    /// Calls of its agent's that wait for a person's approval.
+    /// Calls of the agent that wait for a person's approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ApprovalId>,
     /// The phase under review.
@@ -564,7 +567,7 @@ pub struct TaskDetail {
     /// Documents of the latest completed phase that do not exist in the work area.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_documents: Vec<String>,
-    /// The step it is in.
+    /// The current step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// Its agent's plan, as last reported.
@@ -587,7 +590,7 @@ pub struct TaskDetail {
     /// The session of its program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The model its program works with.
+    /// The model of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Its budget.
@@ -606,7 +609,7 @@ pub struct TaskDetail {
     /// Notifications through connections: all pending ones, and the latest finished ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifications: Vec<TaskNotification>,
-    /// The last lines of its history, in words, the newest last.
+    /// The last lines of the history, the newest last.
     pub recent: Vec<TaskHistoryLine>,
 }
 
@@ -624,17 +627,17 @@ pub struct TaskAgent {
     pub limited_until: Option<Timestamp>,
 }
 
-/// Result of a run, with the last words of its program (`AGENT-6`).
+/// Result of a run, with the last message of its program (`AGENT-6`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskLastRun {
     /// Its number.
     pub number: u64,
-    /// True if it ended well.
+    /// True if the run succeeded.
     pub is_ok: bool,
     /// The outcome, as text.
     pub outcome: String,
-    /// The last words of the agent, shortened.
+    /// Last message of the agent, shortened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
     /// The last lines of the program's standard error.
@@ -648,7 +651,7 @@ pub struct TaskLastRun {
 pub struct TaskSandbox {
     /// Its address, for `gdn proposal sandbox show` and `gdn proposal show`.
     pub at: SandboxRef,
-    /// Its copy of the project. It is made when the first run begins.
+    /// The task's copy of the project, which is created when the first run begins.
     pub work_dir: PathBuf,
 }
 
@@ -666,7 +669,7 @@ pub struct TaskProposal {
     /// True if it was delivered when its phase was approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_delivered: bool,
-    /// The branch of the source's repository that it was delivered as, if as one.
+    /// The branch of the source's repository to which the proposal was delivered, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// URL of the pull request that was opened for the branch.
@@ -678,7 +681,7 @@ pub struct TaskProposal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskVerdict {
-    /// True if it ended well.
+    /// True if the command succeeded.
     pub passed: bool,
     /// Reason of the failure, if it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -710,9 +713,9 @@ fn is_zero_bytes(bytes: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskDisk {
-    /// Bytes of its files, checkpoints and logs among them.
+    /// Size of its files in bytes, including checkpoints and logs.
     pub bytes: u64,
-    /// Its quota. Beyond it no checkpoint is made, and its agent is paused.
+    /// Disk quota. Beyond it, no checkpoint is created, and the agent is paused.
     pub quota_bytes: u64,
     /// Free bytes on its file system; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -727,9 +730,9 @@ pub struct TaskDisk {
 pub struct TaskNotification {
     /// Its id, such as `n-0001`.
     pub id: String,
-    /// The subject.
+    /// Subject of the notification.
     pub on: NotifyOn,
-    /// By which connection.
+    /// Connection that sends the notification.
     pub connection: ConnectionName,
     /// The connection's action.
     pub action: String,
@@ -746,11 +749,11 @@ pub struct TaskNotification {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskNotificationState {
-    /// It is on its way.
+    /// Not sent yet.
     Waiting,
-    /// It arrived.
+    /// Delivered.
     Sent,
-    /// It failed, or its outcome is unknown.
+    /// Failed, or with an unknown outcome.
     Failed,
 }
 
@@ -765,7 +768,7 @@ pub struct TaskRun {
     pub pid: Option<u32>,
 }
 
-/// A line of a task's history, in words.
+/// A line of a task's history, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskHistoryLine {
@@ -790,14 +793,14 @@ pub struct CheckpointInfo {
     /// A name that a person gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The phase it was made in.
+    /// Phase of the task at the checkpoint.
     pub phase: u32,
     /// Creation time; `None` if its metadata is unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// Bytes of its snapshot.
     pub snapshot_size: u64,
-    /// Number of files in it; only for a checkpoint that was just made.
+    /// Number of its files; only for a new checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Reason why it cannot be restored, if so.
@@ -839,7 +842,7 @@ impl ListCheckpoints {
 pub struct TaskRestored {
     /// The checkpoint that was used.
     pub checkpoint_id: String,
-    /// Newer ones that are damaged, and why.
+    /// Newer checkpoints that are damaged, with the reasons.
     pub skipped: Vec<CheckpointInfo>,
     /// Restored files that did not exist.
     pub added: Vec<String>,
@@ -882,7 +885,7 @@ mod tests {
                 limit: Some(limit),
                 ..ListTasks::default()
             };
-            // Between pages one is removed, and one more is made before what was seen.
+            // Between two pages, one is removed, and another is added before the next page.
             let mut there = vec![
                 info("v", "b"),
                 info("v", "c"),

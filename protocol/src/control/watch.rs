@@ -109,7 +109,7 @@ pub struct WorkspaceChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WatchUpdate {
-    /// The full state or a part of it, which later events build on.
+    /// The full state or a part, on which later events build.
     Snapshot(Box<WorkspaceSnapshot>),
     /// Something happened.
     Event(LifecycleEvent),

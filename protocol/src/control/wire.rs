@@ -223,7 +223,8 @@ pub enum ErrorCode {
     OauthRefused,
     /// The authorization server is unreachable; a retry may succeed.
     OauthUnavailable,
-    /// The package differs from what was expected, or its archive is invalid; nothing was changed.
+    /// The package does not match the expected digest, or its archive is invalid; nothing was
+    /// changed.
     PackageRefused,
     /// The conversation's files or an archive are damaged.
     Damaged,

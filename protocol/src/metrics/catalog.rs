@@ -1,4 +1,4 @@
-//! Every metric there is: its name, what it means and which labels it has.
+//! Catalog of all metrics: names, meanings and labels.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ use super::{Label, MetricKind, Micros};
 /// Static description of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricInfo {
-    /// Its name as OpenMetrics has it: without what is added to a counter's samples.
+    /// Name in OpenMetrics, without the suffixes of a counter's samples.
     pub name: &'static str,
     /// Type of the metric.
     pub kind: MetricKind,
-    /// The unit that its name ends with, if it has one.
+    /// Unit at the end of the name, if any.
     pub unit: Option<&'static str>,
     /// Help text.
     pub help: &'static str,
     /// The labels that its series may have.
     pub labels: &'static [Label],
-    /// Of a histogram: the bounds of its buckets, in ascending order.
+    /// Bucket bounds of a histogram, in ascending order.
     pub bounds: &'static [Micros],
 }
 
@@ -143,13 +143,13 @@ metrics! {
 }
 
 impl Metric {
-    /// True if its value is restored from disk, and so did not start at the daemon's start.
+    /// True if the value is restored from disk, and so did not start at the daemon's start.
     #[must_use]
     pub fn is_kept(self) -> bool {
         matches!(self, Self::Replies | Self::Tokens | Self::Cost)
     }
 
-    /// The name of its samples, as a query asks for them; of a histogram without what is added to it.
+    /// Name of the samples in a query; for a histogram, without the suffixes of its samples.
     #[must_use]
     pub fn sample_name(self) -> String {
         let info = self.info();
@@ -172,7 +172,7 @@ impl Metric {
     }
 }
 
-/// Bounds of how long turns take.
+/// Bucket bounds of the duration of turns.
 const TURN_SECONDS: &[Micros] = &[
     Micros::millis(50),
     Micros::millis(250),
@@ -184,7 +184,7 @@ const TURN_SECONDS: &[Micros] = &[
     Micros::whole(1_800),
 ];
 
-/// Bounds of how long syncs take.
+/// Bucket bounds of the duration of syncs.
 const SYNC_SECONDS: &[Micros] = &[
     Micros(250),
     Micros::millis(1),
@@ -196,7 +196,7 @@ const SYNC_SECONDS: &[Micros] = &[
     Micros::whole(4),
 ];
 
-/// The bounds that the semantic conventions name for `gen_ai.client.token.usage`.
+/// Bucket bounds of the semantic conventions for `gen_ai.client.token.usage`.
 const GEN_AI_TOKENS: &[Micros] = &[
     Micros::whole(1),
     Micros::whole(4),
@@ -214,7 +214,7 @@ const GEN_AI_TOKENS: &[Micros] = &[
     Micros::whole(67_108_864),
 ];
 
-/// The bounds that the semantic conventions name for `gen_ai.client.operation.duration`.
+/// Bucket bounds of the semantic conventions for `gen_ai.client.operation.duration`.
 const GEN_AI_SECONDS: &[Micros] = &[
     Micros::millis(10),
     Micros::millis(20),

@@ -1,3 +1,5 @@
+//! Tests of forms: conversion of schemas, and validation of answers.
+
 use serde_json::json;
 
 use super::*;

@@ -1,4 +1,5 @@
-//! Hosts that confined programs may reach, as they are written in `goondan.yaml`, and hosts as programs name them.
+//! Hosts that confined programs may reach, as `goondan.yaml` lists them, and hosts as programs name
+//! them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

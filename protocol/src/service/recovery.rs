@@ -1,7 +1,6 @@
 //! Ways to close an action with an unknown outcome without a person. Pure.
 
-/// Way to make an action again safely, or to find it again, if its outcome is unknown after a crash or
-/// a broken connection.
+/// Way to resolve an action with an unknown outcome after a crash or a broken connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// Repeating the action has no further effect, so it is repeated.
@@ -14,9 +13,10 @@ pub enum Recovery {
         /// Time for which the service certainly remembers it, in milliseconds.
         valid_ms: u64,
     },
-    /// The connector looks at the service whether the action took effect. The text says where.
+    /// The connector checks at the service whether the action took effect. The text names the
+    /// place.
     LookBack(&'static str),
-    /// Only a person can find out. The text says why.
+    /// Only a person can determine the outcome, for this reason.
     Unknown(&'static str),
 }
 
@@ -27,7 +27,7 @@ impl Recovery {
         matches!(self, Self::Repeatable)
     }
 
-    /// True if its connector closes the action after a crash, or says why it cannot.
+    /// True if the connector resolves the action after a crash without a person.
     #[must_use]
     pub fn is_automatic(self) -> bool {
         match self {
@@ -36,7 +36,7 @@ impl Recovery {
         }
     }
 
-    /// The reason why only a person can find out, if there is one.
+    /// The reason why only a person can determine the outcome, if so.
     #[must_use]
     pub fn why_unknown(self) -> Option<&'static str> {
         match self {

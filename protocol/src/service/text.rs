@@ -1,4 +1,4 @@
-//! Number and length of the messages that a text becomes. No I/O.
+//! Splits texts into messages within the limits of a service. No I/O.
 
 use super::action::PlanError;
 use super::split::{Measure, split};

@@ -146,7 +146,7 @@ pub struct RepositoryAccess {
 }
 
 impl RepositoryAccess {
-    /// True if nothing of it leaves the daemon.
+    /// True if no connection is configured.
     #[must_use]
     pub fn has_no_connection(&self) -> bool {
         self.connection.is_none()
@@ -219,7 +219,7 @@ pub enum TaskRunKind {
     Agent,
     /// The command `runtime.setup` prepares the copy of the project, once, before its agent works.
     Setup,
-    /// The command `runtime.verify` proves what is complete, before it is proposed.
+    /// The command `runtime.verify` verifies complete work before it is proposed.
     Verify,
 }
 

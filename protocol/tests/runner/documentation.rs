@@ -164,7 +164,7 @@ fn every_protocol_page_example_matches_its_type() {
         );
     }
     assert_eq!(from_child, ToOrchestrator::KINDS.iter().copied().collect());
-    // What every child is told is shown once.
+    // Each message to children is documented once.
     let mut shown: BTreeSet<_> = to_agent.union(&to_connector).copied().collect();
     shown.extend(to_task);
     let kinds = ToAgent::KINDS.iter().chain(ToConnector::KINDS);
@@ -533,7 +533,7 @@ fn every_field_of_a_request_is_shown() {
                 .map(move |name| format!("{method}.{name}"))
         })
         .collect();
-    // Each method's fields by what the type refuses: `deny_unknown_fields` lists what it knows.
+    // Each method's fields, from the errors of its type: `deny_unknown_fields` lists what it knows.
     for example in examples(CONTROL_API)
         .iter()
         .filter(|e| e.type_name == "Request")

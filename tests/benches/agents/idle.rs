@@ -35,8 +35,8 @@ pub(crate) fn many() -> AgentsBenchResult {
     for _ in starting {
         client.next_answer()?;
     }
-    // Where memory, processes or descriptors are not sufficient for all, the longest idle agents
-    // were stopped.
+    // If memory, processes or descriptors do not suffice for all agents, the longest idle ones were
+    // stopped.
     let pids: Vec<u32> = home.running(AGENT).iter().map(|agent| agent.pid).collect();
     let (daemon_ticks, switches) = (ticks(daemon.pid())?, switches_of_all(&pids));
     std::thread::sleep(Duration::from_secs(hold_s as u64));

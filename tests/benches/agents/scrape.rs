@@ -56,7 +56,7 @@ pub(crate) fn scrapes() -> AgentsBenchResult {
         asking.join().map_err(|_| "who asks panicked")?;
     }
     println!(
-        "turns while somebody asks each {} ms: {:.3} of those while nobody does",
+        "turns with a scrape each {} ms: {:.3} of the turns without",
         PAUSE.as_millis(),
         alone.as_secs_f64() / asked.as_secs_f64(),
     );

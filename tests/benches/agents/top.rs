@@ -46,7 +46,7 @@ pub(crate) fn frames() -> AgentsBenchResult {
     let daemon = Daemon::serving(&home).measured();
     let shown = home.gdn_json(&["top"]);
     let there = shown.get("conversationsTotal").and_then(Value::as_u64);
-    let there = there.ok_or("`gdn top` tells no total")?;
+    let there = there.ok_or("`gdn top` prints no total")?;
     println!("top, {there} conversations, 120 by 40 characters");
     for _ in 0..ROUNDS {
         round(&home, hold_s)?;

@@ -493,16 +493,17 @@ fn need_1_call_runs_with_the_arguments_that_a_person_set() {
             .tells(&[problem, "the call still waits"]);
     }
     assert_eq!(id_of(&the_call(&home)), id);
-    let set = "command=echo run >> NOTES/y.runs; echo ran y";
-    let approved = home.gdn_json(&["inbox", "approve", &id, "--set", set]);
+    let notes = home.notes().display().to_string();
+    let set = format!("command=echo run >> {notes}/y.runs; echo ran y");
+    let approved = home.gdn_json(&["inbox", "approve", &id, "--set", &set]);
     assert_eq!(approved["isChanged"], true, "{approved}");
     let told = sending.wait().exits(0).stdout;
-    for part in ["A person changed the arguments", "NOTES/y.runs", "ran y"] {
+    for part in ["A person changed the arguments", "notes/y.runs", "ran y"] {
         assert!(told.contains(part), "no {part:?} in {told}");
     }
     assert_eq!((runs_of(&home, "x"), runs_of(&home, "y")), (0, 1));
     let audit = home.gdn_json(&["audit"]).to_string();
-    assert!(audit.contains("NOTES/y.runs"), "{audit}");
+    assert!(audit.contains("notes/y.runs"), "{audit}");
     check(&home.history("a"));
 
     let told = approved_with(&home, "a", "run z", &["--set", "command=echo forbidden"]);
@@ -555,7 +556,7 @@ fn need_1_standing_approval_covers_the_same_call_until_it_is_revoked() {
 }
 
 #[test]
-fn need_1_standing_approval_of_a_workspace_outlives_a_conversation_of_it_not_its_own() {
+fn need_1_standing_approval_of_a_workspace_outlives_conversations() {
     let home = Home::new(&project());
     let _daemon = Daemon::serving(&home);
     approved_with(&home, "a", "run x", &["--always"]);
@@ -580,12 +581,13 @@ fn need_1_changed_and_standing_decisions_survive_a_kill() {
     let mut random = Random::announced();
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = Home::new(&project());
+    let notes = home.notes().display().to_string();
     let mut daemon = Daemon::serving(&home);
     for round in 0..rounds {
         let (key, text) = (format!("k{round}"), format!("run r{round}"));
         let (sending, id) = sent(&home, &key, &text);
         let changes = round % 2 == 0;
-        let changed = format!("command=echo run >> NOTES/c{round}.runs; echo ran changed{round}");
+        let changed = format!("command=echo run >> {notes}/c{round}.runs; echo ran changed{round}");
         let options = match changes {
             true => vec!["--set", changed.as_str()],
             false => vec!["--always"],
@@ -652,7 +654,9 @@ fn need_1_chat_approves_always_after_it_showed_the_call() {
     screen.wait_for("stopped waiting");
     screen.wait_for("\nyou>");
     says("always");
-    screen.wait_for("with exactly these arguments. y approves it.");
+    screen.wait_for("y approves it.");
+    let shown = screen.shown().replace('\n', " ");
+    assert!(shown.contains("with exactly these arguments."), "{shown}");
     assert_eq!(runs_of(&home, "x"), 0);
     says("y");
     screen.wait_for("Approved from now on: bash__exec");
@@ -668,7 +672,8 @@ fn need_1_chat_approves_always_after_it_showed_the_call() {
     wait_until("the prompt is back", || {
         screen.shown().trim_end().ends_with("you>")
     });
-    says("/edit command=echo run >> NOTES/z.runs");
+    let notes = home.notes().display().to_string();
+    says(&format!("/edit command=echo run >> {notes}/z.runs"));
     screen.wait_for("Approved with changed arguments: bash__exec");
     wait_until("the changed call has run", || runs_of(&home, "z") == 1);
     assert_eq!(runs_of(&home, "y"), 0);

@@ -1,4 +1,4 @@
-//! A child's permissions follow from its definition, whatever it claims (`SEC-7`).
+//! A child's permissions follow from its definition, not from its claims (`SEC-7`).
 //!
 //! Method: the real daemon, and children that send messages no honest child sends.
 

@@ -76,7 +76,7 @@ fn state_of_a_working_daemon_is_restored_paused_and_resumed() {
     let runs = home.notes().join("it.runs");
     wait_until("the tool runs", || runs.exists());
 
-    // Conversations go on while backups are made.
+    // Conversations continue during backups.
     let is_over = AtomicBool::new(false);
     let (asked, made) = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {

@@ -98,7 +98,7 @@ fn bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back() {
     // The same content is refused from now on.
     let again = home.ask("main", "answer with noise");
     assert!(
-        again.contains("was taken back before and is refused"),
+        again.contains("was rolled back before and is refused"),
         "{again}"
     );
     home.gdn(&["bundle", "log"])

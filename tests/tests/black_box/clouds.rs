@@ -112,7 +112,7 @@ fn prov_1_an_agent_works_with_each_cloud_platform() {
 }
 
 #[test]
-fn prov_1_encrypted_reasoning_goes_back_after_a_tool_call_and_a_restart() {
+fn prov_1_encrypted_reasoning_survives_a_tool_call_and_restart() {
     let items = |items: &[Value]| {
         let mut events = Vec::new();
         for (index, item) in items.iter().enumerate() {

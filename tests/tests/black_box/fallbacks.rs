@@ -181,7 +181,7 @@ spec: {{modelConfig: {{modelRef: Model/{model}, fallbacks: [{{modelRef: Model/{s
 }
 
 #[test]
-fn prov_1_an_overloaded_model_leaves_its_fallback_at_the_same_key_alone() {
+fn prov_1_overloaded_model_spares_its_fallback_at_the_same_key() {
     let provider = Provider::start(|received| match received.body["model"].as_str() {
         Some("big-model") => {
             let body = json!({"error": {"message": "The model is overloaded."}});

@@ -110,7 +110,7 @@ fn pkg_3_git_package_stays_at_its_commit_until_it_is_updated() {
     )]);
     assert_eq!(word(&home, "1.0.0"), "two");
 
-    // A commit stays pinned, whatever its branch does.
+    // A commit stays pinned when its branch moves.
     home.gdn(&["package", "add", &place(&home, &first)])
         .exits(0);
     home.gdn(&["package", "update"])

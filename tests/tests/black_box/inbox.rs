@@ -106,7 +106,7 @@ fn check_time(name: &str, time: Duration, start: Duration) {
 }
 
 #[test]
-fn need_1_inbox_of_many_workspaces_has_each_item_and_shows_decisions_soon() {
+fn need_1_inbox_of_many_workspaces_is_complete_and_current() {
     let workspaces = std::env::var(WORKSPACES_VAR);
     let workspaces = workspaces.map_or(WORKSPACES, |text| text.parse().unwrap());
     let home = with_items(workspaces);

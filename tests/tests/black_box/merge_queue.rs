@@ -83,7 +83,7 @@ const LINES: u64 = 5;
 /// Tasks, unless `GOONDAN_TEST_QUEUE_TASKS` is set.
 const TASKS: u64 = 5;
 
-/// Fewest tasks of which one makes a mistake and two change the same line.
+/// Minimum number of tasks: one makes a mistake, and two change the same line.
 const TASKS_MIN: u64 = 2;
 
 /// Landings whose files goondan keeps.

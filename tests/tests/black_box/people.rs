@@ -152,7 +152,7 @@ fn log_2_lines_for_the_journal_have_priorities_and_no_others_do() {
     home.gdn(&["shutdown"]).exits(0);
     daemon.wait().unwrap();
 
-    // Whatever the environment says, a file is not the journal.
+    // A file is not the journal, regardless of the environment.
     let before = lines().len();
     let mut daemon = start("1:1");
     wait_until("it logs", || lines().len() > before);

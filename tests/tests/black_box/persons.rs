@@ -1,5 +1,5 @@
 //! Goal: operations reserved for people are available to people, and to no program that an agent
-//! started, whatever it does to be mistaken for a person (`SEC-4`).
+//! started, even if it tries to count as a person (`SEC-4`).
 //!
 //! Method: an agent whose commands are not sandboxed (`require: off`), so that only the daemon's
 //! own check remains: it removes its marker, exits before the check, leaves its session and its
@@ -23,7 +23,7 @@ use crate::control::{connect, greeting, receive, request, send, socket, version}
 
 const CLIENT: &str = include_str!("persons/client.py");
 
-/// Methods reserved for people, whatever their parameters.
+/// Methods reserved for people with any parameters.
 const PERSON_ONLY: &[&str] = &[
     "approval.decide",
     "bundle.approve",
@@ -285,7 +285,7 @@ fn ctl_1_clients_that_wait_keep_no_decision_out() {
     drop(daemon.wait());
 }
 
-/// Another user with access to the socket: what it sends, and the reply.
+/// Another user with access to the socket: the request, and the reply.
 const STRANGER: &str = r#"
 import socket, sys
 connection = socket.socket(socket.AF_UNIX)

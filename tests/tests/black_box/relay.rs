@@ -1,5 +1,5 @@
 //! A connector on another machine: its events reach the real daemon, and agents answer through it,
-//! whatever happens to the link.
+//! even if the link fails.
 
 use std::net::{SocketAddr, TcpListener};
 

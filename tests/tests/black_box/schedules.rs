@@ -281,7 +281,7 @@ fn schedule_of_an_agent_that_is_gone_is_reported_and_waits() {
 }
 
 #[test]
-fn steer_2_injected_event_is_answered_once_although_the_daemon_is_killed() {
+fn steer_2_injected_event_is_answered_once_over_daemon_kills() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     let inject = |text: &str, more: &[&str]| {

@@ -554,7 +554,7 @@ fn sec_6_process_memory_is_private_and_a_crash_leaves_no_core() {
 }
 
 /// The workspace configuration decides which files are secret: a file from which it takes variables
-/// is not readable, whatever its name.
+/// is not readable, regardless of its name.
 #[test]
 fn sec_2_file_named_by_env_file_is_closed_to_the_file_tools() {
     let read = "

@@ -44,7 +44,7 @@ enum KillMoment {
     Acknowledged,
     /// When every working agent is held here.
     Held(Point),
-    /// After a time, whatever is acknowledged by then.
+    /// After a time, regardless of acknowledgments.
     After(u64),
     /// Not at all; people only give inputs that let runs continue.
     Undisturbed,

@@ -419,7 +419,7 @@ fn task_8_agent_without_sign_of_life_is_ended_in_the_long_test() {
 }
 
 #[test]
-fn task_8_a_command_of_an_hour_is_canceled_at_once_and_leaves_no_process() {
+fn task_8_canceled_long_command_leaves_no_process() {
     let home = cli_agents::home(&[Manner::Command]);
     let daemon = Daemon::serving(&home);
     let tasks = hire(&home, &[Manner::Command]);

@@ -63,7 +63,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn ext_2_tool_is_offered_once_found_also_in_another_process() {
     let provider = Provider::start(|received| match received.number {
-        // Tools that are not offered cannot be called, whatever their input.
+        // Tools that are not offered cannot be called with any input.
         0 => calling("file-system__read", &json!({"pfad": "x.txt"})),
         1 => calling("tool-search__find", &json!({"query": "count characters"})),
         2 => calling("text-transform__count", &json!({"text": "abc"})),

@@ -161,8 +161,8 @@ impl InstallationHome {
         assert_eq!(self.home.running(ORCHESTRATOR).len(), 1);
     }
 
-    /// Sends `work` to a separate conversation until it is answered, whatever happens to the daemon
-    /// meanwhile.
+    /// Sends `work` to a separate conversation until it is answered, even if the daemon is killed
+    /// or replaced.
     fn work(&self, number: &str) -> JoinHandle<()> {
         let command = |args: &[&str]| self.command(&bin(GDN), args);
         let (id, text) = (format!("e{number}"), format!("work {number}"));

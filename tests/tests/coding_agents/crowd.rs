@@ -26,7 +26,7 @@ const FILES: usize = 5_000;
 
 const FILES_OF_A_DIRECTORY: usize = 50;
 
-/// Number of processes killed. Then all that is left must end by itself.
+/// Number of processes killed. Then the rest must end without further kills.
 const KILLS: u32 = 40;
 
 /// Every one of this many kills hits the daemon, and with it all programs.
@@ -80,7 +80,7 @@ struct Crowd {
     random: Random,
     kills: u32,
     next_kill: Instant,
-    /// Tasks that are not completed, with what is known of them.
+    /// Tasks that are not completed, with their states.
     open: BTreeMap<String, Value>,
     /// Clients that approve a proposal, while the daemon may be killed.
     approving: BTreeMap<String, RunningProgram>,

@@ -1,4 +1,4 @@
-//! Scenes, each of which shows one or more capabilities, and what the model says in them.
+//! Scenes, each of which shows one or more capabilities, with the replies of the model.
 
 use goondan_tests::model_server::{Conversation, Decision, Part, Reply};
 

@@ -182,7 +182,7 @@ impl Bench {
         drop(self.home.gdn(&["task", "cancel", scene.name(), "--yes"]));
     }
 
-    /// Prints what the program and its model told each other, and the end of the task's history.
+    /// Prints the requests and replies of the program's model, and the end of the task's history.
     fn print(&self, scene: Scene) {
         let shown = |text: &str| text.chars().take(400).collect::<String>();
         for (number, call) in (1..).zip(self.server.calls(scene.name())) {

@@ -36,7 +36,7 @@ class ToolError(Exception):
 
 
 class Context:
-    """What a call belongs to."""
+    """Origin and settings of a call."""
 
     def __init__(self, call: Dict[str, Any], send: Callable[[Dict[str, Any]], None]) -> None:
         context: Dict[str, Any] = call.get("context") or {}
@@ -63,7 +63,7 @@ _handlers: Dict[str, Handler] = {}
 
 
 def tool(function: H) -> H:
-    """Registers a function, which can be `async`, as the export of its name."""
+    """Registers a function, which can be `async`, as the export with the function's name."""
     return export(function.__name__)(function)
 
 
@@ -103,7 +103,7 @@ async def _await(output: Any) -> Any:
 
 
 def _take_over_input() -> TextIO:
-    """Takes over standard input: a program that a function starts must not read calls."""
+    """Takes over standard input, because a program that a function starts must not read calls."""
     calls = os.fdopen(os.dup(0), encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -112,7 +112,7 @@ def _take_over_input() -> TextIO:
 
 
 def _take_over_output() -> TextIO:
-    """Takes over standard output: results alone are on it, and what functions and their programs print becomes log
+    """Takes over standard output, which carries only results. Output of functions and their programs becomes log
     lines."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -122,7 +122,7 @@ def _take_over_output() -> TextIO:
 
 
 def run(input: Optional[TextIO] = None, output: Optional[TextIO] = None) -> None:
-    """Answers calls until the input ends. Each call has its own thread. What functions print becomes log lines."""
+    """Answers calls until the input ends. Each call has its own thread. Output of functions becomes log lines."""
     calls = _take_over_input() if input is None else input
     answers = _take_over_output() if output is None else output
     lock = threading.Lock()

@@ -2,7 +2,7 @@
 const inputOf = (event) =>
   typeof event === "string" ? event : String(event?.input ?? event?.message?.text ?? "");
 
-// A conversation's key as 0.0.3 named it: without the agent and the connection that precede it.
+// A conversation's key in the form of 0.0.3: without the prefixes of agent and connection.
 const olderKeyOf = (key, { agentName, swarm }) => {
   if (!swarm || typeof key !== "string") return key;
   const own = `${agentName}:`;
@@ -13,7 +13,7 @@ const olderKeyOf = (key, { agentName, swarm }) => {
   return rest;
 };
 
-// The key that a module names. Its own older key means the same conversation, as no key does.
+// The key that a module passes. The conversation's own older key, or no key, means the same conversation.
 const namedKey = (key, place) =>
   key !== undefined && key !== place.instanceKey && key === olderKeyOf(place.instanceKey, place) ? undefined : key;
 

@@ -1,4 +1,4 @@
-//! `http-fetch`, by a connection.
+//! `http-fetch`: requests through a connection.
 
 use goondan_clock::Instant;
 use goondan_protocol::ids::ConnectionName;

@@ -1,4 +1,4 @@
-//! `slack`, by a connection.
+//! `slack`: messages through a connection.
 
 use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::service::{OlderSlackParameters, SLACK_PAGE_MAX};

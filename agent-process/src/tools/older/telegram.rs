@@ -1,4 +1,4 @@
-//! `telegram`, by a connection.
+//! `telegram`: messages through a connection.
 
 use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::service::OlderTelegramParameters;

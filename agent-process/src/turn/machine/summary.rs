@@ -1,8 +1,8 @@
 //! Summary of the old part of the conversation, before a turn's first step.
 //!
 //! A summary is a model reply like that of a step: it is recorded under its own id before it is
-//! used, and it is counted. After a crash the recorded summary is reused and the model is not asked
-//! again.
+//! used, and it is counted. After a crash the recorded summary is reused and the model is not
+//! called again.
 
 use goondan_protocol::ids::{InvalidId, StepId};
 use goondan_protocol::message::{Message, MessageContent};

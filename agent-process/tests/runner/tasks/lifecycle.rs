@@ -1,4 +1,4 @@
-//! Start and end of a run, whatever its program does.
+//! Start and end of a run, with any behavior of its program.
 
 use std::path::Path;
 

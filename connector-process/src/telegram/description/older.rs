@@ -1,4 +1,4 @@
-//! The text and the files of a message as goondan 0.0.3 handed them in (`COMPAT-1`). Pure.
+//! The text and the files of a message in the form of goondan 0.0.3 (`COMPAT-1`). Pure.
 
 use goondan_protocol::JsonObject;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Run once by the image of PostgreSQL, when the first server's database was made: it lets a standby in, and confirms
-# nothing from its next start on that the standby has not.
+# The image of PostgreSQL runs this once, after it has created the first server's database. Allows a standby to connect,
+# and, from the next start on, confirms only data that the standby has.
 set -eu
 echo "host replication goondan samenet scram-sha-256" >> "$PGDATA/pg_hba.conf"
 psql --username goondan --dbname goondan --set ON_ERROR_STOP=1 \

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Makes a standby of the server $1, which knows it as $2, unless there is a database already; then runs it.
+# Creates a standby of the server $1 with the name $2, unless a database exists; then runs it.
 set -eu
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
     export PGPASSWORD="$POSTGRES_PASSWORD"

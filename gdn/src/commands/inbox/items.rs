@@ -83,9 +83,14 @@ impl Inbox {
         self.sort();
     }
 
+    /// Sorts the items. Those of the same age have an order, too, so that an item does not move when
+    /// another workspace changes.
     fn sort(&mut self) {
-        self.items
-            .sort_by_key(|item| (item.since.is_none(), item.since));
+        self.items.sort_by(|a, b| {
+            let place = |item: &InboxItem| (item.since.is_none(), item.since);
+            let by_age = place(a).cmp(&place(b));
+            by_age.then_with(|| a.workspace_id.cmp(&b.workspace_id))
+        });
     }
 }
 
@@ -474,7 +479,7 @@ impl Reader<'_> {
             let name = app.strip_prefix("OAuthApp/").unwrap_or(app);
             let commands = self.commands(id, [format!("secret oauth login {name}")]);
             let subject = format!("{app} requires a login");
-            let default = "what needs the token waits";
+            let default = "calls that need the token wait";
             items.push(item("login", name, subject, default, commands));
         }
         for permission in &workspace.undecided_permissions {

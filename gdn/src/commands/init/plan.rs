@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coding_agent_can_read_its_installation_and_reach_its_provider() {
+    fn coding_agent_reads_its_installation_and_reaches_its_provider() {
         let plan = |path: &str, has_login: bool, level: Level| {
             let detected = LocalTools {
                 programs: vec![FoundProgram {

@@ -83,7 +83,7 @@ impl<G: ConfigPreflight> Bundle<'_, G> {
         if let Some(quarantined) = state.is_quarantined(&digest) {
             let why = &quarantined.reason;
             return Ok(rejected(format!(
-                "the same content was taken back before and is refused: {why}"
+                "the same content was rolled back before and is refused: {why}"
             )));
         }
         let loaded = match self.with.gate.load(&tree) {

@@ -162,7 +162,7 @@ impl<G: ConfigPreflight> Bundle<'_, G> {
         let digest = overlay_digest(&self.store.tree(&state.base)?, &tree);
         let quarantined = state.is_quarantined(&digest).map(|quarantined| {
             let why = &quarantined.reason;
-            format!("the same content was taken back before and is refused: {why}")
+            format!("the same content was rolled back before and is refused: {why}")
         });
         Ok((tree, problem.or(quarantined)))
     }

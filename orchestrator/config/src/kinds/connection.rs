@@ -67,13 +67,13 @@ pub(crate) static SPEC: Shape = Shape::of(
         Field::optional(
             HEADER,
             FieldType::Text,
-            "The line above each message that tells the model who wrote it and where, with placeholders such as `{event}`; `none` for no header.",
+            "Header: a line above each message that shows its sender and place to the model, with placeholders such as `{event}`; `none` for no header.",
         )
         .or(FieldDefault::Meaning("the header of the connector")),
         Field::optional(
             PAYLOAD,
             FieldType::Word(&[KEEP, NONE]),
-            "`keep`: what the service sent is stored with each event, and agents that get the events can read it with the tool `event`.",
+            "`keep`: the request of the service is stored with each event, and agents that get the events can read it with the tool `event`.",
         )
         .or(FieldDefault::Text(KEEP)),
         Field::optional(

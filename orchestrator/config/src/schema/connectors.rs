@@ -178,6 +178,12 @@ fn content(content: SettingType, definitions: &mut Definitions) -> Json {
         | SettingType::TimeZone => json!({ "type": "string", "minLength": 1 }),
         SettingType::AnyText => json!({ "type": "string" }),
         SettingType::Word(words) => json!({ "enum": words }),
+        SettingType::Words(words) => {
+            json!({ "type": "array", "minItems": 1, "items": { "enum": words } })
+        }
+        SettingType::TimeOfDay => {
+            json!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
+        }
         // Values from the environment are always strings.
         SettingType::Number(least, most) => json!({ "anyOf": [
             { "type": "integer", "minimum": least, "maximum": most },

@@ -93,7 +93,7 @@ fn steer_3_a_chat_asks_about_agents_that_there_are() {
     };
     let found = project("[helper]").load();
     let chat = found.connections[&"chat".parse().unwrap()].approvals();
-    assert!(chat.unwrap().has_agent("helper"));
+    assert_eq!(chat.unwrap().agents().collect::<Vec<_>>(), ["helper"]);
     let told = project("[helper, helpr]").problems().join("\n");
     assert!(told.contains("Agent `helpr` is not an agent of"), "{told}");
 }

@@ -127,7 +127,7 @@ fn compat_2_allowed_permissions_are_granted_to_what_they_cover() {
 }
 
 #[test]
-fn sec_3_files_that_appear_later_are_refused_until_a_person_has_seen_them() {
+fn sec_3_later_files_are_refused_until_a_person_reviews_them() {
     let allowed = [decision("project", true, &FILES)];
     let model = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: evil}\n\
                  spec: {provider: scripted, options: {rules: [{say: evil}]}}\n";

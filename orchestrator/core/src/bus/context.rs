@@ -1,4 +1,7 @@
-//! Context of a step of a machine: the time, new ids, effects and messages.
+//! Context of a step of a machine: its inputs (the time, new ids, facts) and its outputs (effects,
+//! messages).
+//!
+//! A machine has no other access to the outside, so a test controls everything that it depends on.
 
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -74,13 +77,13 @@ impl Cx {
         (self.next_uuid)()
     }
 
-    /// A name for a call to a connector that no other has.
+    /// A unique id for a call to a connector.
     pub(crate) fn next_call_id(&mut self) -> CallId {
         self.next_call += 1;
         CallId(self.next_call)
     }
 
-    /// A name for an operation that freezes a conversation.
+    /// A unique id for an operation that freezes a conversation.
     pub(crate) fn next_freeze_id(&mut self) -> FreezeId {
         self.freezes += 1;
         FreezeId(self.freezes)

@@ -1,3 +1,5 @@
+//! Tests of circuit breakers in calls: scopes of a failure, probes, and calls that wait for them.
+
 use goondan_oauth::Ticket;
 use goondan_protocol::call::CallResult;
 use goondan_protocol::ids::InstanceRef;
@@ -216,7 +218,7 @@ fn prov_1_one_probe_decides_for_all_models_of_an_endpoint() {
 }
 
 #[test]
-fn prov_1_a_failed_probe_of_an_endpoint_ends_the_calls_to_all_its_models() {
+fn prov_1_failed_probe_of_an_endpoint_fails_calls_to_its_models() {
     let mut world = World::new();
     world.fail_all(&unreachable_endpoint());
     let other = world.other.clone();

@@ -1,7 +1,8 @@
 //! Calls that wait for a user's login at an authorization server (`SYS-4`).
 //!
-//! Such a call keeps its place in its lane, and its turn stays open. Like any turn in progress, the
-//! turn is durable and resumes after a daemon restart. The call starts when a token is available.
+//! Such a call keeps its place in the queue of its credential, and its turn stays open. Like any
+//! turn in progress, the turn is durable and resumes after a daemon restart. The call starts when a
+//! token is available.
 
 use goondan_protocol::call::{CallTarget, ModelPiece};
 use goondan_protocol::ids::InstanceRef;

@@ -1,4 +1,6 @@
 //! Fair queue of the calls that share one credential (pure).
+//!
+//! Providers limit requests by credential, so without turns a busy agent would use the whole limit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

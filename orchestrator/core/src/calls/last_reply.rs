@@ -1,4 +1,4 @@
-//! The latest model reply of a turn.
+//! The latest model reply of a turn, for an agent process that requests a recorded step again.
 
 use goondan_protocol::ids::StepId;
 use serde_json::value::RawValue;

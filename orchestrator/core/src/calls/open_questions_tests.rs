@@ -1,3 +1,5 @@
+//! Tests of open questions: their end, their time, and their limits.
+
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 

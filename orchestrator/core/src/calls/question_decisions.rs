@@ -1,13 +1,16 @@
-//! Questions of tool servers in chats (`NEED-2`).
+//! Questions of tool servers in chats (`NEED-2`): converts a question's form to buttons or a text
+//! reply, and a person's answer to the form.
 
+use goondan_config::{ApprovalChat, DecisionClass, DecisionKind};
 use goondan_protocol::JsonObject;
 use goondan_protocol::decision::{
     DecisionAnswer, DecisionButton, DecisionChoice, DecisionDefault, DecisionForm, DecisionShow,
     DecisionSubject, DecisionText, DecisionVerdict,
 };
-use goondan_protocol::ids::{AgentName, DecisionId, WorkspaceId};
+use goondan_protocol::ids::{DecisionId, WorkspaceId};
 use goondan_protocol::limits::MAX_DECISION_CHOICES;
 use goondan_protocol::question::{FieldKind, FormField, QuestionForm};
+use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::Calls;
@@ -137,11 +140,10 @@ fn read_answer(form: &QuestionForm, answer: &DecisionAnswer) -> Result<QuestionO
 }
 
 impl Calls {
-    /// Open questions of a workspace, as chats show them, with their agents.
-    pub(crate) fn questions_to_show(&self, id: &WorkspaceId) -> Vec<(AgentName, DecisionShow)> {
+    /// Open questions of a workspace, as chats show them, with the time of each.
+    pub(crate) fn questions_to_show(&self, id: &WorkspaceId) -> Vec<(Timestamp, DecisionShow)> {
         let open = self.questions.all(Some(id));
-        open.map(|open| (open.info.agent_name.clone(), shown(open)))
-            .collect()
+        open.map(|open| (open.info.asked_at, shown(open))).collect()
     }
 
     /// Outcome of a question that was closed lately, for people to read.
@@ -157,12 +159,16 @@ impl Calls {
         fleet: &mut Fleet,
         (id, decision_id): (&WorkspaceId, &DecisionId),
         (by, answer): &(String, &DecisionAnswer),
-        may_decide: &impl Fn(&AgentName) -> bool,
+        chat: &ApprovalChat,
     ) -> Option<DecisionVerdict> {
         let question_id = decision_id.to_question();
         let open = self.questions.get(id, &question_id)?;
-        if !may_decide(&open.info.agent_name) {
-            let message = "its agent is not in `approvals.agents`".to_owned();
+        let class = DecisionClass {
+            agent: &open.info.agent_name,
+            kind: DecisionKind::Question,
+        };
+        if let Some(reason) = chat.refusal(class) {
+            let message = reason.to_owned();
             return Some(DecisionVerdict::NotAllowed { message });
         }
         let end = match read_answer(&open.form, answer) {

@@ -1,8 +1,8 @@
 //! Calls whose connector finds out, after a crash, whether an earlier attempt took effect.
 //!
-//! Such a call is made again when an attempt was lost. Its order then says so, and the connector
-//! looks back first. A call that ends before the connector has found out stays unknown, for a
-//! person.
+//! After a lost attempt, the call is sent to its connector again, marked as a repetition. The
+//! connector first looks back: it searches for the effect of the earlier attempt. If the call ends
+//! before the search has a result, its outcome stays unknown, and a person decides.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome, LookedBack};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -11,10 +11,10 @@ use goondan_protocol::time::Timestamp;
 use super::OpenCall;
 use crate::fleet::Fleet;
 
-/// The attempts of a call, as far as they are known.
+/// The known attempts of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct AttemptRecovery {
-    /// True if the connector can find out about an earlier attempt.
+    /// True if the connector can find out whether an earlier attempt took effect.
     is_recoverable: bool,
     /// Start of the first attempt.
     first: Option<Timestamp>,
@@ -23,7 +23,7 @@ pub(super) struct AttemptRecovery {
 }
 
 impl AttemptRecovery {
-    /// Of a new call; `again_since` is set if an earlier process may have made it.
+    /// State of a new call; `again_since` is set if an earlier process may have made an attempt.
     pub(super) fn new(is_recoverable: bool, again_since: Option<Timestamp>) -> Self {
         Self {
             is_recoverable,
@@ -91,7 +91,7 @@ impl AttemptRecovery {
     }
 }
 
-/// Reports a connector's look at the service: in the log, the audit log, and to watchers.
+/// Reports a look-back of a connector in the log, the audit log, and to watchers.
 pub(super) fn announce_look_back(fleet: &mut Fleet, call: &OpenCall, found: LookedBack) {
     let Some(tool_call_id) = call.place.as_ref().and_then(|it| it.tool_call_id.clone()) else {
         return;
@@ -133,7 +133,7 @@ mod tests {
         let done = CallOutcome::Ok(to_raw_value("9.1").unwrap());
         recovery.found_out(&done);
         assert_eq!(recovery.again_since(), None);
-        // Without a connector that finds out, nothing is made again.
+        // Without a connector that can find out, a call is not repeated.
         let mut other = AttemptRecovery::new(false, None);
         other.begin(at(5));
         other.attempt_lost();
@@ -148,7 +148,8 @@ mod tests {
         let ended = again.unsettled(refused());
         assert_eq!(ended.code, CallErrorCode::Interrupted);
         assert!(ended.outcome_unknown && !ended.retryable, "{ended:?}");
-        // A look-back that failed leaves it open; a refusal after one closes it.
+        // After a failed look-back the outcome stays open; after a successful one, a refusal closes
+        // it.
         again.found_out(&CallOutcome::Error(refused().of_unknown_outcome()));
         assert_eq!(again.again_since(), Some(at(5)));
         again.found_out(&CallOutcome::Error(refused()));

@@ -1,8 +1,8 @@
 //! Calls whose token was rejected or lacks permissions (`SYS-4`). They had no effect and are
 //! retried with another token.
 //!
-//! [`goondan_oauth::OAuthMachine`] decides how to replace the token. Until then the call keeps its place
-//! in its lane, and it never uses the same token twice.
+//! [`goondan_oauth::OAuthMachine`] decides how to replace the token. Until then the call keeps its
+//! place in the queue of its credential, and it never uses the same token twice.
 
 use goondan_oauth::RejectionOutcome;
 use goondan_protocol::call::{CallError, CallId, CallOutcome, TokenVerdict};

@@ -15,6 +15,7 @@ pub(crate) struct Occurrence {
 pub(crate) struct SubmittedOccurrence {
     pub(crate) instance: InstanceRef,
     pub(crate) occurrence: Occurrence,
-    /// Ok if its input is durable, now or from before; else the reason why it is not.
+    /// Ok if the input is durable, from this submission or an earlier one; else the reason of the
+    /// failure.
     pub(crate) result: Result<(), String>,
 }

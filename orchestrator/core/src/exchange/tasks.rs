@@ -20,7 +20,7 @@ use goondan_tasks::state::State;
 
 use super::RequestToken;
 
-/// A task, among those of all workspaces.
+/// Reference to a task, unique over all workspaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskRef {
     pub workspace_id: WorkspaceId,
@@ -51,7 +51,7 @@ impl fmt::Debug for Clear {
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogText {
     Output(OutputStream, String),
-    /// A protocol block, and when it came.
+    /// A protocol block, and its time.
     Block(Timestamp, Block),
     Items(Vec<TaskItem>),
 }
@@ -61,7 +61,7 @@ pub enum LogText {
 pub enum LogPosition {
     Log {
         log: TaskLog,
-        /// From which byte on; from the end backwards if it is negative.
+        /// Offset of the first byte; negative offsets count from the end.
         offset: i64,
     },
     Stream {
@@ -83,9 +83,9 @@ pub enum EndOfLogPolicy {
 /// Operation on the work areas of tasks.
 #[derive(Debug)]
 pub enum TaskWork {
-    /// Read all of a workspace.
+    /// Read all tasks of a workspace.
     Load { workspace_id: WorkspaceId },
-    /// Read one again, after it could not be written.
+    /// Read a task again after a failed write.
     Reload { at: TaskRef },
     Create {
         at: TaskRef,
@@ -93,7 +93,7 @@ pub enum TaskWork {
         guide: Option<PathBuf>,
         now: Timestamp,
     },
-    /// Write facts and the resulting state. At most one of these is in progress for a task.
+    /// Write facts and the resulting state. At most one write per task is in progress.
     Write {
         at: TaskRef,
         facts: Vec<HistoryEntry>,
@@ -101,12 +101,12 @@ pub enum TaskWork {
     },
     /// Append to a log. Only the number of written bytes is reported.
     Log { at: TaskRef, text: LogText },
-    /// Keep a value for a task, encrypted.
+    /// Store a value for a task, encrypted.
     KeepSecret {
         at: TaskRef,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
-        /// The dependency it is for.
+        /// The dependency that the value is for.
         id: String,
         value: Clear,
         now: Timestamp,
@@ -118,95 +118,95 @@ pub enum TaskWork {
         /// Names of variables, and the dependencies whose values they get.
         references: Vec<(String, String)>,
     },
-    /// Read a part of a log, and answer with it.
+    /// Read a part of a log, and respond with it.
     ReadLog {
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
         at: TaskRef,
         position: LogPosition,
         /// Behavior at the end of the log.
         at_end: EndOfLogPolicy,
     },
-    /// Nothing more comes into the logs of a task: answer all that wait for more.
+    /// The logs of a task are complete: answer all readers that wait for more.
     EndLogs { at: TaskRef },
-    /// These wait for more of a log no longer.
+    /// These readers no longer wait.
     ForgetReaders { tokens: Vec<RequestToken> },
-    /// Copy a work area from elsewhere.
+    /// Import a work area from another directory.
     Import {
         workspace_id: WorkspaceId,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
         /// Path of the work area.
         path: PathBuf,
-        /// Paths of the guides of the agents for tasks. Links in the copy that lead out of it are
-        /// left out.
+        /// Paths of the guides of the agents for tasks. Links that lead out of the copy are
+        /// omitted.
         guides: BTreeMap<AgentName, PathBuf>,
         /// Agent for a task of the plain format, which names no agent, or the reason why the task
         /// cannot be imported.
         worker: Result<PlainWorker, ControlError>,
     },
-    /// Look for documents in a work area.
+    /// Search for documents in a work area.
     FindDocuments {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, which contains the documents if the task has a source.
         copy: Option<PathBuf>,
-        /// Their paths, as the task's agent wrote them.
+        /// Paths of the documents, as the task's agent wrote them.
         documents: Vec<String>,
     },
     Remove {
         at: TaskRef,
         /// The caller that removes the task.
         reply: RemovalCaller,
-        /// True to keep a copy among the backups.
+        /// True to move a copy to the backups.
         with_backup: bool,
     },
-    /// Try whether the newest checkpoint of a work area could be restored.
+    /// Check that the newest checkpoint of a work area can be restored.
     Drill {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
-        /// The request that waits for it, if one does.
+        /// The waiting request, if any.
         token: Option<RequestToken>,
         now: Timestamp,
     },
-    /// Look whether what a HANDOFF names is there, and report what is not (`PROP-6`).
+    /// Check that the files that a HANDOFF names exist, and report those that do not (`PROP-6`).
     CheckHandoff {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
         text: String,
     },
-    /// Tell what a work area takes of the disk.
+    /// Measure the disk usage of a work area.
     Measure {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
     },
-    /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
+    /// Create a checkpoint of a work area, and remove checkpoints beyond the retention limit.
     MakeCheckpoint {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
-        /// The request that waits for it, if one does.
+        /// The waiting request, if any.
         token: Option<RequestToken>,
         about: NewCheckpointMetadata,
         now: Timestamp,
     },
-    /// List the checkpoints of a work area, and answer with them.
+    /// List the checkpoints of a work area, and respond with them.
     ListCheckpoints {
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
         list: ListCheckpoints,
     },
-    /// Restore a work area to a checkpoint, or report the changes that this would make.
+    /// Restore a work area to a checkpoint, or report the changes that a restore would make.
     Restore {
         at: TaskRef,
-        /// Its copy of the project, if it has a source: where its files are.
+        /// The task's copy of the project, if the task has a source.
         copy: Option<PathBuf>,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
         /// The checkpoint; by default the newest usable one.
         checkpoint_id: Option<String>,
@@ -214,7 +214,7 @@ pub enum TaskWork {
         is_rehearsal: bool,
         now: Timestamp,
     },
-    /// Let go of the work areas of a workspace.
+    /// Release the work areas of a workspace.
     Close { workspace_id: WorkspaceId },
 }
 
@@ -229,7 +229,7 @@ pub struct NewCheckpointMetadata {
     pub status: String,
     pub step: Option<String>,
     pub tokens: u64,
-    /// True if a program may be writing meanwhile.
+    /// True if a program may write during the checkpoint.
     pub is_live: bool,
     /// Disk quota of the work area, in bytes; beyond it no checkpoint is made (`TASK-9`).
     pub quota_bytes: u64,
@@ -246,11 +246,11 @@ pub struct DiskMeasurement {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalCaller {
-    /// A client, this one alone.
+    /// A client that removes this task.
     Request(RequestToken),
-    /// A client, with others that ended long ago.
+    /// A client that removes all tasks that ended long ago.
     Prune(RequestToken),
-    /// The policy of its workspace.
+    /// The retention policy of the workspace.
     Policy,
 }
 
@@ -262,7 +262,7 @@ pub struct LoadedTask {
     pub result: Result<(State, Vec<TaskHistoryLine>), String>,
 }
 
-/// Why a task was not made, or was made in part.
+/// Reason why a task was not created, or only in part.
 #[derive(Debug)]
 pub struct TaskCreationFailure {
     pub error: ControlError,
@@ -273,21 +273,21 @@ pub struct TaskCreationFailure {
 /// Secrets that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadableSecrets {
-    /// The variables that hold them.
+    /// The variables that would contain the secrets.
     pub names: Vec<String>,
     pub error: String,
 }
 
-/// Variables with the secrets they hold, or those that cannot be read.
+/// Values of secrets by variable, or the secrets that cannot be read.
 pub type SecretsRead = Result<BTreeMap<String, Clear>, UnreadableSecrets>;
 
 /// Result of an operation on the work areas of tasks.
 #[derive(Debug)]
 pub enum TaskResult {
-    /// These are the tasks of a workspace.
+    /// The tasks of a workspace were read.
     Loaded {
         workspace_id: WorkspaceId,
-        /// The tasks, or why they cannot be listed.
+        /// The tasks, or the reason why they cannot be listed.
         found: Result<Vec<LoadedTask>, String>,
     },
     /// A task was read again.
@@ -295,7 +295,7 @@ pub enum TaskResult {
         workspace_id: WorkspaceId,
         found: LoadedTask,
     },
-    /// A task was made, or not.
+    /// A task was created, or the creation failed.
     Created {
         at: TaskRef,
         result: Result<(), Box<TaskCreationFailure>>,
@@ -316,9 +316,9 @@ pub enum TaskResult {
     /// A value was stored, or the operation failed.
     SecretKept {
         at: TaskRef,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
-        /// The dependency it is for.
+        /// The dependency that the value is for.
         id: String,
         result: Result<(), ControlError>,
     },
@@ -328,15 +328,15 @@ pub enum TaskResult {
         run: u64,
         result: SecretsRead,
     },
-    /// A work area was copied from elsewhere, or not.
+    /// A work area was imported, or the import failed.
     Imported {
         workspace_id: WorkspaceId,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
-        /// The task, or why not.
+        /// The task, or the reason of the failure.
         result: Result<LoadedTask, ControlError>,
     },
-    /// Documents were looked for in a work area.
+    /// Result of a search for documents in a work area.
     DocumentsFound {
         at: TaskRef,
         /// Documents that do not exist.
@@ -348,12 +348,12 @@ pub enum TaskResult {
         /// Disk usage, or the reason why it is unknown.
         result: Result<DiskMeasurement, String>,
     },
-    /// A checkpoint was made, or not.
+    /// A checkpoint was created, or the creation failed.
     CheckpointMade {
         at: TaskRef,
-        /// The request that waits for it, if one does.
+        /// The waiting request, if any.
         token: Option<RequestToken>,
-        /// The checkpoint, or why there is none.
+        /// The checkpoint, or the reason of the failure.
         result: Result<CheckpointInfo, ControlError>,
         /// Disk usage of the work area with the checkpoint, if known.
         disk: Option<DiskMeasurement>,
@@ -361,14 +361,14 @@ pub enum TaskResult {
     /// A work area was restored to a checkpoint, or the restore failed.
     Restored {
         at: TaskRef,
-        /// The request that waits for it.
+        /// The waiting request.
         token: RequestToken,
         /// True for a dry run.
         is_rehearsal: bool,
         /// The changes, or the reason why there are none.
         result: Result<TaskRestored, ControlError>,
     },
-    /// A work area was removed, or not.
+    /// A work area was removed, or the removal failed.
     Removed {
         at: TaskRef,
         /// The caller that removes the task.
@@ -378,10 +378,10 @@ pub enum TaskResult {
     },
     /// A HANDOFF names documents that do not exist.
     HandoffRefused { at: TaskRef, problem: String },
-    /// It was tried whether a checkpoint could be restored, or could not be tried.
+    /// A restore drill has ended.
     Drilled {
         at: TaskRef,
-        /// The request that waits for it, if one does.
+        /// The waiting request, if any.
         token: Option<RequestToken>,
         /// Result of the drill, or the reason why there is none.
         result: Result<TaskDrill, ControlError>,
@@ -438,7 +438,7 @@ pub(crate) struct QueueDecision {
     pub(crate) what: &'static str,
 }
 
-/// Something that is done about the sandbox of a task, and what it is for.
+/// An operation on the sandbox of a task, with its purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxStep {
     pub(crate) at: TaskRef,

@@ -54,7 +54,7 @@ enum Step {
 }
 
 impl Conversation {
-    /// Asks the store what it has to do.
+    /// Requests the pending work of the instance from the store.
     fn read_queue(&mut self, cx: &mut Cx, at: &InstanceRef) {
         self.begin_reading();
         let instance = at.clone();
@@ -195,7 +195,7 @@ impl Workspace {
             Stage::Ready(process) if !cx.bundles().is_noting(&self.conversation_ref(key)) => {
                 Step::BeginTurn(process)
             }
-            // It goes on when the store or the process reports, or after the back-off.
+            // It continues when the store or the process reports, or after the back-off.
             Stage::Unread
             | Stage::Reading
             | Stage::Waiting
@@ -382,7 +382,7 @@ impl Workspace {
         self.forget_if_done(cx, &at.instance_key);
     }
 
-    /// It is not known what the instance has to do: it is asked again after the back-off.
+    /// The pending work of the instance is unknown; it is requested again after the back-off.
     pub(crate) fn on_open_failed(&mut self, cx: &mut Cx, at: &InstanceRef, error: &StoreError) {
         let now = cx.now();
         let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
@@ -408,7 +408,7 @@ impl Workspace {
         }
     }
 
-    /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
+    /// An agent that has been idle for long is stopped; it starts again on demand (`SUP-3`).
     pub(crate) fn on_agent_time(&mut self, cx: &mut Cx, at: &InstanceRef) {
         let now = cx.now();
         let idle_ms = self.lifecycle().idle_ms;

@@ -9,8 +9,8 @@
 //! * A call is decided once, even with simultaneous decisions.
 //! * Before an approval is delivered to a process, its delivery is recorded. Later processes are
 //!   notified that the call may have begun.
-//! * An approval is not delivered to a process that was told to stop. The next process executes the
-//!   call.
+//! * An approval is not delivered to a process that was requested to stop. The next process
+//!   executes the call.
 //! * Pending approvals end with their turn, or are denied when the workspace's time limit is over.
 //! * A standing approval decides only calls of the same agent and tool with equal arguments.
 //!

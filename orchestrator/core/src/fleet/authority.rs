@@ -15,7 +15,7 @@ use goondan_protocol::trace::TraceContext;
 use super::turn::ActiveTurn;
 use crate::refusals::AgentRequestError;
 
-/// The built-in tool that grants what concerns other agents.
+/// The built-in tool that permits requests to other agents.
 const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");

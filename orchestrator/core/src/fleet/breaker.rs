@@ -1,8 +1,9 @@
 //! Circuit breaker of a model or an endpoint (`PROV-1`): after outages in a row it is not called,
 //! until a probe shows that it works again (pure).
 //!
-//! A rate limit, a usage limit or a rejected request is not an outage, because the provider works. An outage of
-//! a model's endpoint counts for both; an overloaded model shows that its endpoint works.
+//! A rate limit, a usage limit or a rejected request is not an outage, because the provider works.
+//! An outage of a model's endpoint counts for both; an overloaded model shows that its endpoint
+//! works.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallId};
 use goondan_protocol::observe::detail_of;

@@ -3,7 +3,7 @@
 //!
 //! A revision becomes active between two steps by replacing the agent's process. At that point no
 //! tool runs, and everything the turn recorded is durable or being written. A process therefore
-//! uses one revision for its whole life, whatever changes: prompt, tools, or the model. The
+//! uses one revision for its whole life, even if the prompt, the tools or the model change. The
 //! revision of a process is durable before the process receives it.
 
 use std::path::PathBuf;

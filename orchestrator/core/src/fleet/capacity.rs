@@ -296,8 +296,8 @@ impl CapacityState {
         self.leaving.insert(process);
     }
 
-    /// True if waiting can free capacity: an agent is being stopped, or an agent is working that
-    /// does not wait for the one that is to start.
+    /// True if waiting can free capacity: an agent is stopping, or an agent works without waiting
+    /// for the agent that starts.
     pub(super) fn is_worth_waiting_for(&self, cx: &Cx, entry: Option<&Conversation>) -> bool {
         if cx.now().mono_ms < self.retry_at_ms || !self.leaving.is_empty() {
             return true;

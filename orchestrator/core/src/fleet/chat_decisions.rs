@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use goondan_config::ApprovalChat;
+use goondan_config::{ApprovalChat, DecisionClass, DecisionKind};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::decision::{
     DecisionAnswer, DecisionButton, DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict,
@@ -27,6 +27,7 @@ use super::conversation::Conversation;
 use crate::bus::context::Cx;
 use crate::bus::queue::{Message, Notice};
 use crate::exchange::ChildRequest;
+use crate::limits::DECISION_LOOK_MS;
 use crate::{LogEvent, ProcessId};
 
 /// Decisions that the process of a connection shows.
@@ -43,6 +44,8 @@ pub(super) struct ShownDecisions {
     sought: BTreeSet<DecisionId>,
     /// Set when it can show more decisions.
     has_room_again: bool,
+    /// Next time, on the monotonic clock, to look for decisions that have become due.
+    look_at_ms: u64,
 }
 
 impl ShownDecisions {
@@ -100,8 +103,8 @@ impl ShownDecisions {
         }
     }
 
-    /// Shows a pending decision of another kind, unless it is shown or there is no room.
-    fn show_other(&mut self, cx: &mut Cx, show: DecisionShow) {
+    /// Shows a pending decision of another kind, unless it is shown, not due, or there is no room.
+    fn show_other(&mut self, cx: &mut Cx, show: DecisionShow, is_due: bool) {
         if self.sought.remove(&show.decision_id) {
             self.others.insert(show.decision_id);
             return;
@@ -109,7 +112,7 @@ impl ShownDecisions {
         let Some(process) = self.process else {
             return;
         };
-        if self.has(&show.decision_id) || self.room() == 0 {
+        if !is_due || self.has(&show.decision_id) || self.room() == 0 {
             return;
         }
         self.others.insert(show.decision_id.clone());
@@ -201,8 +204,10 @@ impl Workspace {
         self.note_decisions(cx);
     }
 
-    /// Periodic work: resolves approvals that were not found, and shows more if there is room.
+    /// Periodic work: resolves approvals that were not found, and shows more if there is room or
+    /// more are due.
     pub(super) fn advance_showing(&mut self, cx: &mut Cx, name: &ConnectionName) {
+        let is_look_due = self.is_look_due(cx, name);
         let Some(connector) = self.connectors.get_mut(name) else {
             return;
         };
@@ -212,12 +217,27 @@ impl Workspace {
         if is_seeking {
             self.settle_sought(cx, name);
         }
-        if has_room_again {
+        if has_room_again || is_look_due {
             self.show_waiting(cx, name);
         }
-        if is_seeking || has_room_again {
+        if is_seeking || has_room_again || is_look_due {
             self.note_decisions(cx);
         }
+    }
+
+    /// True if decisions may have become due for a connection that shows some later than others.
+    fn is_look_due(&mut self, cx: &Cx, name: &ConnectionName) -> bool {
+        let now_ms = cx.now().mono_ms;
+        let Some(connector) = self.connectors.get_mut(name) else {
+            return false;
+        };
+        let showing = connector.showing_mut();
+        if !showing.is_followed() || now_ms < showing.look_at_ms {
+            return false;
+        }
+        showing.look_at_ms = now_ms.saturating_add(DECISION_LOOK_MS);
+        let chat = self.approval_chat(name);
+        chat.is_some_and(|chat| chat.has_times())
     }
 
     fn settle_sought(&mut self, cx: &mut Cx, name: &ConnectionName) {
@@ -246,11 +266,14 @@ impl Workspace {
         let showing = connector.showing_mut();
         let is_new = |it: &ApprovalId| !showing.has(&it.into());
         let mut waiting = Vec::new();
+        let now = cx.now().wall;
         for (key, entry) in &self.conversations {
-            if chat.has_agent(entry.agent().as_str()) {
-                let whose = (key, entry.agent());
-                waiting.extend(entry.approvals().to_show(whose, policy, is_new));
-            }
+            let whose = (key, entry.agent());
+            let shows = entry.approvals().to_show(whose, policy, is_new);
+            waiting.extend(shows.filter(|(since, show)| {
+                let is_asked = chat.refusal(DecisionClass::of(&show.about)).is_none();
+                is_asked && chat.is_due(*since, now)
+            }));
         }
         showing.show(cx, waiting);
     }
@@ -263,11 +286,17 @@ impl Workspace {
         connector.showing().others().cloned().collect()
     }
 
-    /// Shows a pending decision of another kind in a connection, unless it is shown or there is no
-    /// room.
-    pub(crate) fn show_decision(&mut self, cx: &mut Cx, name: &ConnectionName, show: DecisionShow) {
+    /// Shows a pending decision of another kind in a connection, unless it is shown, not due, or
+    /// there is no room.
+    pub(crate) fn show_decision(
+        &mut self,
+        cx: &mut Cx,
+        name: &ConnectionName,
+        show: DecisionShow,
+        is_due: bool,
+    ) {
         if let Some(connector) = self.connectors.get_mut(name) {
-            connector.showing_mut().show_other(cx, show);
+            connector.showing_mut().show_other(cx, show, is_due);
         }
     }
 
@@ -367,10 +396,14 @@ impl Conversation {
     ) -> Result<ApprovalDecision, DecisionVerdict> {
         let not_allowed = |message: String| Err(DecisionVerdict::NotAllowed { message });
         let approval_id = press.decision_id.to_approval();
-        if !chat.has_agent(self.agent().as_str()) {
-            return not_allowed("its agent is not in `approvals.agents`".to_owned());
-        }
         let approvals = self.approvals();
+        let class = DecisionClass {
+            agent: self.agent(),
+            kind: DecisionKind::Call(approvals.tool_of(&approval_id).unwrap_or_default()),
+        };
+        if let Some(reason) = chat.refusal(class) {
+            return not_allowed(reason.to_owned());
+        }
         if let Some(how) = approvals.decided_or_deciding(&approval_id) {
             return Err(DecisionVerdict::DecidedBefore { how });
         }

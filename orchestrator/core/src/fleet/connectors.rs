@@ -61,7 +61,7 @@ pub(crate) struct Connector {
     wanted: Option<ConnectionDefinition>,
     /// Start configuration of the current or the last process.
     running: Option<RunningConnector>,
-    /// The process that was told to accept nothing new from outside.
+    /// The process that was requested to accept no new input from outside.
     quiesced: Option<ProcessId>,
     /// Readiness reported by its process.
     readiness: Readiness,

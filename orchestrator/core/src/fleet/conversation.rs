@@ -10,8 +10,9 @@
 //! * **process** ([`Slot`], and `is_loaded`): down → spawning → ready → loaded → stopping
 //!
 //! The process has its own transitions, in [`Slot`]. The other parts change only by the methods
-//! below: each is one transition and names the stages that it comes from. One that can come only
-//! from certain stages returns [`WrongStage`] in any other.
+//! below. Each method is one transition, and its documentation names the stages from which it
+//! starts. A method that is valid only in certain stages changes nothing in any other, and returns
+//! [`WrongStage`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -362,7 +363,7 @@ impl Conversation {
         }
     }
 
-    /// Any stage: the process is gone. `crash` says how, if nobody wanted that.
+    /// Any stage: the process has exited. `crash` is the reason of an unexpected exit.
     pub(super) fn on_exited(&mut self, now_ms: u64, crash: Option<&str>) -> AgentExit {
         let turn = self.turns.process_exited();
         self.approvals.forget_requesters();
@@ -972,7 +973,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_the_wrong_stage_changes_nothing_and_is_reported_once() {
+    fn event_in_the_wrong_stage_changes_nothing_and_is_logged_once() {
         let mut it = ready(ProcessId(1));
         it.begin_turn(context("a")).unwrap();
         let wrong = it.begin_turn(context("b")).unwrap_err();

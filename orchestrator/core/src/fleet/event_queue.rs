@@ -1,4 +1,5 @@
-//! Mailboxes: events on their way in, and the clients that wait for their outcomes.
+//! Event queues of conversations: accepts events, acknowledges them once they are durable, and
+//! notifies the senders that wait for their outcomes.
 
 use goondan_protocol::control::{ControlError, ErrorCode, SendResult};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -25,7 +26,7 @@ use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
 use crate::refusals::parked_error;
 
-/// Why an event was not stored, for those who need not know where this machine keeps what.
+/// Reason why an event was not stored, without details of this machine, which senders must not see.
 fn told_to_strangers(code: RefusalCode) -> &'static str {
     if code == RefusalCode::Damaged {
         "files of this conversation are lost or damaged; an operator must repair them"
@@ -39,7 +40,7 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
 pub(crate) enum EventOrigin {
     Connector {
         request: ChildRequest,
-        /// The event's id in the connector's own words.
+        /// The event's id as the connector sent it.
         said: EventId,
     },
     /// An agent that sent a request. `reply` identifies the event that will bring the answer, if it
@@ -50,13 +51,13 @@ pub(crate) enum EventOrigin {
         question: EventId,
         reply: Box<AgentEvent>,
     },
-    /// None: the event is the answer to a request of its instance.
+    /// No receiver: the event is the answer to a request of its instance.
     Answer,
-    /// A schedule, whose occurrence it is.
+    /// A schedule, with the occurrence of the event.
     Schedule(Box<SubmittedOccurrence>),
-    /// A task, whose run it is.
+    /// A task, with the run of the event.
     Run(Box<ConversationRun>),
-    /// A client; with `wait`, only when the turn is over.
+    /// A client; with `wait`, it is answered after the turn.
     Client {
         token: RequestToken,
         sent: SendResult,
@@ -65,12 +66,12 @@ pub(crate) enum EventOrigin {
 }
 
 continuation! {
-    /// An event on its way into the inbox.
+    /// An event that is being written to the inbox.
     Accepting { event: Box<AgentEvent>, reply: EventOrigin } after Accept => workspace.on_accepted
 }
 
 continuation! {
-    /// The outcome of a finished event that a caller waits for.
+    /// A search for the outcome of a finished event that a caller waits for.
     LookingUp { event_id: EventId } after LookUpEvent => &workspace.on_looked_up
 }
 
@@ -99,7 +100,7 @@ impl Workspace {
             let message = format!("conversation `{}` is being deleted", instance.instance_key);
             return self.refuse(cx, &reply, RefusalCode::Unavailable, message);
         }
-        // Answers are bounded by the questions, and who asked has made room for them.
+        // Answers are bounded by the questions, and the requester has reserved their places.
         let is_answer = matches!(reply, EventOrigin::Answer);
         if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
             let message = format!(
@@ -276,7 +277,7 @@ impl Workspace {
         }
     }
 
-    /// Answers a client whose event is durable, or has it wait for the outcome.
+    /// Answers a client whose event is durable, or registers it to wait for the outcome.
     fn answer_sender(
         &mut self,
         cx: &mut Cx,

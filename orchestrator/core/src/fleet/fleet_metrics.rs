@@ -44,7 +44,7 @@ impl Workspace {
         }
     }
 
-    /// A turn is committed. `began_ms` is when its process was handed it, if one was.
+    /// A turn is committed. `began_ms` is the time at which a process received it, if one did.
     pub(super) fn count_turn(
         &self,
         cx: &mut Cx,

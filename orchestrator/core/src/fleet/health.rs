@@ -50,7 +50,7 @@ pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
             readiness,
         )
     });
-    // Filtered first, because a workspace can have many agents, most of them healthy.
+    // Filtered first, because a workspace can have many agents, most healthy.
     let agents = workspace.conversations.iter();
     let agents = agents
         .filter(|(_, instance)| instance.slot().next_start_ms().is_some())

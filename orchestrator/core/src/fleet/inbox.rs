@@ -22,8 +22,8 @@ pub(crate) struct Inbox {
     paused: BTreeSet<EventId>,
     /// Those that a person wants to wait, while that is on its way to the disk.
     pausing: BTreeSet<EventId>,
-    /// When each event was handed to the store that is not reported yet, the oldest first: the store reports them in this
-    /// order.
+    /// Submission times of events that the store has not reported yet, oldest first, which is the
+    /// order of the reports.
     accepting: VecDeque<Timestamp>,
     /// Number of process crashes in the turns of each waiting event, if there were any.
     crashes: BTreeMap<EventId, u32>,
@@ -32,7 +32,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// The store says what the inbox holds. The event whose turn is open comes first.
+    /// The store has reported the content of the inbox. The event of the open turn is first.
     pub(super) fn load(
         &mut self,
         waiting: Vec<AgentEvent>,
@@ -117,7 +117,7 @@ impl Inbox {
         !self.accepting.is_empty()
     }
 
-    /// An event is handed to the store.
+    /// An event is submitted to the store.
     pub(super) fn begin_accept(&mut self, now: Timestamp) {
         self.accepting.push_back(now);
     }

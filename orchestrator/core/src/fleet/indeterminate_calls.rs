@@ -1,8 +1,8 @@
 //! Interrupted tool calls with an unknown outcome, for manual review (`OBS-5`).
 //!
 //! The audit log holds one record when an agent reports such a call, and one when a user has
-//! resolved it. The open calls are collected from it when a workspace is opened, and tracked from
-//! then on.
+//! resolved it. The calls without a resolution are read from the audit log when a workspace is
+//! opened, and tracked from then on.
 //!
 //! # Invariants
 //!

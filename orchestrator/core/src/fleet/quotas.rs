@@ -1,4 +1,5 @@
-//! Limits on the growth of agents' work (`SEC-8`). Pure: counters with the time as a parameter.
+//! Limits on the growth of agents' work (`SEC-8`), because agents that send each other work could
+//! multiply without end. Pure: counters with the time as a parameter.
 //!
 //! A *tree* is all work caused by one external event: the turns of the agents that received work
 //! for it, directly or indirectly. A tree has one quota of conversations, and a turn may use at

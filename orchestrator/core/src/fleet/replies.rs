@@ -2,7 +2,7 @@
 //!
 //! This state does not have to be durable: the outcome of an event is in its conversation's inbox,
 //! and a repeated request returns the same reply. A connection receives replies to its own events
-//! only, whatever conversation it names.
+//! only, even if it names another conversation.
 
 use std::collections::BTreeMap;
 

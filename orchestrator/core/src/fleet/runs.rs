@@ -1,5 +1,5 @@
 //! Processes that run agents' programs for tasks: one for each run, never restarted automatically
-//! (`TASK-8`). The task's next step is decided elsewhere.
+//! (`TASK-8`). The module `tasks` decides the task's next step.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -212,7 +212,7 @@ impl<'a> AgentFiles<'a> {
         Some(sandbox_dir(&self.sandboxes(), &own.run_id, &own.agent_id))
     }
 
-    /// Directory of the conversation's sandboxes, for an agent that may read all of them.
+    /// Directory of the conversation's sandboxes, for an agent that may read every sandbox.
     pub(super) fn run_dir(self) -> Option<PathBuf> {
         if !authority::is_coordinator(self.entry()?.definition()?) {
             return None;
@@ -330,7 +330,7 @@ pub(crate) enum FileAnswer {
 pub(crate) fn file_answer(kind: FileAnswer, answer: Result<Value, ControlError>) -> AgentAnswer {
     let read = |error: serde_json::Error| AgentRequestError::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
-        // The suggestion is for people, who have other means.
+        // The suggestion does not apply to agents, only to people.
         AgentRequestError::new(code_of(error.code), error.message).into()
     });
     let value = match answer {

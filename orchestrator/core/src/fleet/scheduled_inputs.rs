@@ -1,4 +1,5 @@
-//! Inputs that schedules submit, on their way into conversations; and the origin of new schedules.
+//! Submits the inputs of due schedules to their conversations, and records the origin of new
+//! schedules.
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{IN_REPLY_TO, REQUEST_NOTE};

@@ -1,8 +1,8 @@
 //! Conversations in which agents of `runtime.kind: llm` work on tasks (`TASK-8`).
 //!
 //! A run of such a task is an event of its conversation, whose id is derived from the run's number.
-//! Submitting it again after a crash is idempotent and returns the existing outcome. The task's
-//! next step is decided elsewhere.
+//! Submitting it again after a crash is idempotent and returns the existing outcome. The module
+//! `tasks` decides the task's next step.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! Waiters for the outcome of events.
+//! Waiters for the outcome of events: clients, agents, tasks and connections.
 
 use std::collections::{BTreeMap, HashSet};
 

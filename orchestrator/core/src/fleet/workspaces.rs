@@ -67,7 +67,7 @@ fn check_denied(workspace: &Workspace, names: &BTreeSet<String>) -> Result<(), C
 }
 
 impl Fleet {
-    /// Registers a workspace, or takes what is on record of one that is.
+    /// Registers a workspace, or reads the record of a registered one.
     pub(crate) fn register(
         &mut self,
         record: WorkspaceRecord,
@@ -160,7 +160,7 @@ impl Fleet {
         }
     }
 
-    /// Moves a workspace to another node, once nothing of it runs here.
+    /// Moves a workspace to another node, once its processes here have ended.
     pub(crate) fn move_workspace(
         &mut self,
         token: Option<RequestToken>,
@@ -667,7 +667,8 @@ impl Workspace {
         entry.is_deleting().then(|| deleted_error(key))
     }
 
-    /// Handles a failure of the store for a conversation. One that is gone has no process to end.
+    /// Handles a failure of the store for a conversation. A deleted conversation has no process to
+    /// end.
     pub(crate) fn on_store_failure(
         &mut self,
         cx: &mut Cx,

@@ -1,8 +1,8 @@
 //! Requests that only a person may make (`SEC-4`).
 //!
-//! [`person_only`] is the only table of them: it has an arm for each method, so that a new method
-//! does not compile without a decision. [`Core::on_request`](crate::Core) checks it before anything
-//! else handles a request. The shell determines the kind of a client ([`Peer`](crate::Peer)); only
+//! [`person_only`] is their only table: it has an arm for each method, so that a new method does
+//! not compile without a decision. [`Core::on_request`](crate::Core) checks it before anything else
+//! handles a request. The shell determines the kind of a client ([`Peer`](crate::Peer)); only
 //! clients that are known to be a person's pass.
 
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
@@ -31,7 +31,7 @@ fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonO
     })
 }
 
-/// Of the configuration of a conversation, whose key is the command's last argument.
+/// Requests about the configuration of a conversation, whose key is the command's last argument.
 fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnlyRequest> {
     let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     person(what, format!("gdn conversation bundle {command} {key}"))
@@ -100,7 +100,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::VerifyInstances(call) if call.repair => repair(),
         Call::VerifyRoot(call) if call.repair => repair(),
 
-        // New modules start for it.
+        // Starts new modules.
         Call::RehearseBundle(call) => {
             let command = format!("rehearse {} --key", call.subject);
             bundle("rehearsing a changeset", &command, &call.instance_key)
@@ -229,7 +229,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         // deletes data or makes a decision that waits for a person, and secrets require a person's
         // consent.
         | Call::Stop(_)
-        // It ends only what the same connection holds.
+        // Ends only an operation of the same connection.
         | Call::ReleaseWrites(_)
         | Call::OpenWorkspace(_)
         | Call::CloseWorkspace(_)

@@ -1,5 +1,5 @@
-//! The core's part in sandboxes and proposals: permissions, the order of work on files, and reports
-//! of events (`PROP-3`, `PROP-5`).
+//! Requests about sandboxes and proposals: permissions, the order of work on files, and reports of
+//! events (`PROP-3`, `PROP-5`).
 //!
 //! The work itself can take long with many files. In each workspace one operation runs at a time,
 //! so that no two change the same files; the others are queued.

@@ -11,7 +11,7 @@ use crate::exchange::MetricsReader;
 use crate::{Core, CoreEffect, ReadRequest, RequestToken};
 
 impl Core {
-    /// The requested workspace, or all of them.
+    /// The requested workspace, or all workspaces.
     pub(super) fn workspace_ids(
         &self,
         only: Option<WorkspaceId>,

@@ -34,7 +34,7 @@ continuation! {
     VerifyingInstance { token: RequestToken, is_repair: bool } after VerifyInstance => &core.on_verified
 }
 
-/// The files of a workspace, or of none, that are checked for a client.
+/// A client's check of the files of a workspace, or of the system's own files.
 #[derive(Debug)]
 struct OwnFilesVerification {
     token: RequestToken,
@@ -116,7 +116,7 @@ impl Core {
         }
         let is_whole = request.instance_key.is_none();
         let verifying = PendingVerification {
-            // Those of the workspace's own files, and of its sandboxes, tasks and checkpoints.
+            // The instances, the workspace's own files, and its sandboxes, tasks and checkpoints.
             outstanding: instances.len() + 2 * usize::from(is_whole),
             repaired: request.repair.then(|| request.workspace_id.clone()),
             ..PendingVerification::default()
@@ -162,10 +162,10 @@ impl Core {
         self.finish_verification(token);
     }
 
-    /// Checks what belongs to no workspace.
+    /// Checks the files that belong to no workspace.
     pub(super) fn verify_root(&mut self, token: RequestToken, request: &VerifyRoot) {
         let verifying = PendingVerification {
-            // The files of its own, and the documents that are encrypted.
+            // The system's own files, and the encrypted documents.
             outstanding: 2,
             ..PendingVerification::default()
         };
@@ -179,7 +179,7 @@ impl Core {
         self.use_secrets(token, SecretWork::Verify { repair });
     }
 
-    /// The documents that are encrypted were checked.
+    /// The encrypted documents were checked.
     pub(super) fn on_documents_verified(&mut self, token: RequestToken, found: VerificationResult) {
         self.take_verified(token, None, Ok(found));
     }
@@ -230,7 +230,7 @@ impl Core {
         self.take_verified(token, None, found);
     }
 
-    /// The sandboxes of a workspace were checked, or could not be.
+    /// The sandboxes of a workspace were checked, or the check failed.
     pub(super) fn on_sandboxes_verified(
         &mut self,
         token: RequestToken,

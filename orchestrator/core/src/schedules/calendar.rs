@@ -1,4 +1,4 @@
-//! Schedules of one conversation while the daemon runs: queued changes, and what is due.
+//! Schedules of one conversation while the daemon runs: queued changes, and due occurrences.
 //!
 //! One change is written at a time, and one occurrence is submitted at a time. An occurrence is
 //! recorded after its input is durable. If the daemon is killed in between, it is submitted again

@@ -30,7 +30,7 @@ pub(super) const OTHER_CONNECTION: &str = "b";
 /// Content of `goondan.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Two agents and two connections; the number makes all of them different.
+    /// Two agents and two connections, which differ for each number.
     Valid(u32),
     /// Like `Valid`; each number makes one agent or connection different, the last one the swarm.
     Partial([u32; 5]),

@@ -1,7 +1,7 @@
 //! Usage limits of the accounts that the agents of tasks use (`AGENT-8`).
 //!
-//! A limit is a fact of the task that reached it. Agents with the same account share their limits, in
-//! all workspaces, so these are read from all tasks.
+//! A limit is a fact of the task that reached it. Agents with the same account share their limits
+//! in all workspaces, so the limits are collected from all tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Tasks count in the budgets that they share with others, and are held by them.
+//! Tests that tasks count toward the budgets that they share, and wait while a shared budget is
+//! exhausted.
 
 use goondan_cli_agents::CliEvent;
 use goondan_cli_agents::usage::{Counter, UsageReport};

@@ -29,7 +29,7 @@ use crate::fleet::workspaces::being_stopped;
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_CONVERSATION_MAX};
 use crate::refusals::{AgentRequestError, no_workspace};
 
-/// The type of a task that an agent had made.
+/// The type of a task that an agent created.
 const KIND: &str = "delegated";
 
 #[derive(Debug)]
@@ -354,7 +354,7 @@ fn reviewing_agent(fleet: &Fleet, requester: &Requester) -> Result<ReviewingAgen
     Ok(files.reviewing_agent()?)
 }
 
-/// The suggestion is for people, who have other means.
+/// The suggestion does not apply to agents, only to people.
 fn told_refusal(error: ControlError) -> AgentAnswer {
     let code = match error.code {
         ErrorCode::TaskNotFound => "E_NO_TASK",

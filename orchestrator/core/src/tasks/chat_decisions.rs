@@ -5,13 +5,15 @@
 //! of the task and of the point. A person's answer is an input of the task like a client's, and
 //! becomes durable together with the person and the outcome.
 
+use goondan_config::{ApprovalChat, DecisionClass, DecisionKind};
 use goondan_protocol::control::{ApproveTask, TaskAsk, TaskAskKind};
 use goondan_protocol::decision::{
     DecisionAnswer, DecisionButton, DecisionChoice, DecisionDefault, DecisionForm, DecisionShow,
     DecisionSubject, DecisionText, DecisionVerdict,
 };
-use goondan_protocol::ids::{AgentName, DecisionId, WorkspaceId};
+use goondan_protocol::ids::{DecisionId, WorkspaceId};
 use goondan_protocol::limits::MAX_DECISION_CHOICES;
+use goondan_protocol::time::Timestamp;
 use goondan_tasks::decisions::{ChatDecision, OpenPoint, OpenPointKind};
 use goondan_tasks::fact::Provision;
 use goondan_tasks::machine::TaskInput;
@@ -205,13 +207,14 @@ impl Tasks {
         entries.map(move |(task, entry)| (TaskRef::new(&id, task), entry))
     }
 
-    /// Durable open points of a workspace's tasks, as chats show them, with their agents.
-    pub(crate) fn open_points(&self, id: &WorkspaceId) -> Vec<(AgentName, DecisionShow)> {
+    /// Durable open points of a workspace's tasks, as chats show them, with the time since when each
+    /// is open.
+    pub(crate) fn open_points(&self, id: &WorkspaceId) -> Vec<(Timestamp, DecisionShow)> {
         let states = self.entries_of(id).filter_map(|(_, entry)| entry.durable());
         let live = states.filter(|state| !state.status().is_final());
         let points = live.flat_map(|state| {
             let points = state.open_points().into_iter();
-            points.map(|point| (state.task.agent.clone(), shown(state, point)))
+            points.map(|point| (point.since, shown(state, point)))
         });
         points.collect()
     }
@@ -249,7 +252,7 @@ impl Tasks {
         (id, decision_id): (&WorkspaceId, &DecisionId),
         press: ChildRequest,
         (by, answer): (String, &DecisionAnswer),
-        may_decide: impl Fn(&AgentName) -> bool,
+        chat: &ApprovalChat,
     ) -> Result<(), Option<DecisionVerdict>> {
         let not_allowed = |message: String| Some(DecisionVerdict::NotAllowed { message });
         let (at, key) = self.point(id, decision_id).ok_or(None)?;
@@ -262,10 +265,15 @@ impl Tasks {
             let message = "the workspace is being stopped".to_owned();
             return Err(Some(DecisionVerdict::NotNow { message }));
         }
-        if !may_decide(&state.task.agent) {
-            return Err(not_allowed(
-                "its agent is not in `approvals.agents`".to_owned(),
-            ));
+        let class = DecisionClass {
+            agent: &state.task.agent,
+            kind: match state.is_review_key(&key) {
+                true => DecisionKind::Review,
+                false => DecisionKind::Question,
+            },
+        };
+        if let Some(reason) = chat.refusal(class) {
+            return Err(not_allowed(reason.to_owned()));
         }
         if let Some(how) = state.outcome_of(&key) {
             return Err(Some(DecisionVerdict::DecidedBefore { how }));

@@ -1,3 +1,6 @@
+//! Tests of open points of tasks in chats: one decision, over kills of the daemon and failed
+//! writes.
+
 use goondan_cli_agents::blocks::{Block, QuestionCategory, UserQuestion};
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::decision::{
@@ -8,6 +11,7 @@ use goondan_protocol::ipc::{ToConnector, ToOrchestrator};
 use serde_json::json;
 
 use super::world::World;
+use crate::limits::DECISION_LOOK_MS;
 
 /// Creates a task whose agent asks a question with these options, and ends its run.
 fn ask(world: &mut World, options: &[&str]) {
@@ -64,6 +68,11 @@ fn shown(world: &mut World) -> DecisionShow {
     });
     world.chat.clear();
     shown.unwrap()
+}
+
+fn is_shown(world: &World) -> bool {
+    let mut messages = world.chat.iter();
+    messages.any(|message| matches!(message, ToConnector::DecisionShow(_)))
 }
 
 fn verdicts(world: &mut World) -> Vec<DecisionVerdict> {
@@ -192,4 +201,45 @@ fn need_2_question_answered_by_a_client_is_closed_in_the_chat() {
         verdicts(&mut world),
         [DecisionVerdict::DecidedBefore { how }]
     );
+}
+
+#[test]
+fn need_1_question_is_shown_in_another_chat_after_a_wait() {
+    const WAIT_MS: u64 = 15 * 60_000;
+    let settings = json!({"chat": -1, "users": [5], "afterMinutes": 15});
+    let mut world = World::asking_by(settings);
+    follow(&mut world, &[]);
+    ask(&mut world, &["a", "b"]);
+    // Only the calendar counts, because the daemon may have been down.
+    world.wall_ahead_ms += WAIT_MS / 2;
+    world.pass(DECISION_LOOK_MS);
+    assert!(!is_shown(&world));
+    world.wall_ahead_ms += WAIT_MS / 2;
+    world.pass(DECISION_LOOK_MS);
+    world.settle();
+    let id = shown(&mut world).decision_id;
+    world.pass(DECISION_LOOK_MS);
+    assert!(!is_shown(&world), "it is shown once");
+    press(&mut world, &id, "5", option(0));
+    world.settle();
+    assert_eq!(verdicts(&mut world).len(), 1);
+}
+
+#[test]
+fn need_1_questions_are_not_decided_in_a_chat_for_reviews() {
+    let mut world = World::asking_by(json!({"chat": -1, "users": [5]}));
+    follow(&mut world, &[]);
+    ask(&mut world, &["a", "b"]);
+    let id = shown(&mut world).decision_id;
+    let reviews = json!({"chat": -1, "users": [5], "kinds": ["review"]});
+    let mut world = World::asking_by(reviews);
+    follow(&mut world, &[]);
+    ask(&mut world, &["a", "b"]);
+    assert!(!is_shown(&world));
+    press(&mut world, &id, "5", option(0));
+    let refused = verdicts(&mut world);
+    let [DecisionVerdict::NotAllowed { message }] = refused.as_slice() else {
+        panic!("{refused:?}");
+    };
+    assert!(message.contains("approvals.kinds"), "{message}");
 }

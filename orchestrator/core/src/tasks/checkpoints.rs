@@ -1,4 +1,5 @@
-//! Checkpoints of tasks: when they are made, and when a work area may be taken back to one (`CKPT-1`, `CKPT-4`).
+//! Checkpoints of tasks: the times at which they are created, and the conditions for restoring one
+//! (`CKPT-1`, `CKPT-4`).
 
 use goondan_protocol::control::{
     CheckpointInfo, ControlError, ErrorCode, RestoreTask, TaskRestored,

@@ -100,7 +100,7 @@ pub(super) struct StartOrder {
     pub(super) run: u64,
     pub(super) session: Option<String>,
     pub(super) prompt: String,
-    /// Environment variables with secrets, and the references of these.
+    /// Environment variables with secrets, and the references to the secrets.
     pub(super) environment: Vec<(String, String)>,
     pub(super) kind: TaskRunKind,
 }
@@ -484,8 +484,8 @@ impl TaskEntry {
         })
     }
 
-    /// The write in progress failed. Returns the callers that wait for it or for the next write;
-    /// all of these facts are discarded.
+    /// The write in progress failed. Returns the callers that wait for this write or the next one.
+    /// The facts of both writes are discarded.
     pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<TaskRequester> {
         let writing = self.writing.take().map(|(batch, _)| batch);
         let next = std::mem::take(&mut self.next);
@@ -498,7 +498,7 @@ impl TaskEntry {
         askers
     }
 
-    /// No process of it runs any longer: a damaged task must be read again.
+    /// No process of the task runs any longer. A damaged task must be read again.
     pub(super) fn reload_at(&mut self, at_ms: u64) {
         if let Body::Damaged { reload_at_ms, .. } = &mut self.body {
             *reload_at_ms = Some(at_ms);

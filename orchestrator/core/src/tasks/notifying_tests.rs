@@ -1,3 +1,5 @@
+//! Tests of notifications about tasks: each is sent once, and tasks do not wait for them.
+
 use goondan_cli_agents::blocks::{Block, QuestionCategory, UserQuestion};
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome};

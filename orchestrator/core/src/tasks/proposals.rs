@@ -65,7 +65,7 @@ fn task_proposal(detail: ProposalDetail) -> TaskProposal {
     }
 }
 
-/// An error in one line, with what can be done about it.
+/// An error in one line, with its suggestion.
 pub(super) fn in_words(error: &ControlError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
@@ -307,8 +307,9 @@ impl Tasks {
         self.begin_delivery(fleet, at, pending, work);
     }
 
-    /// A person requests rework of a phase: the open comments on its proposal are taken first. The
-    /// run number identifies the request, so that one that a crash interrupted loses no comments.
+    /// A person requests rework of a phase: the open comments on its proposal are marked as sent
+    /// first. The run number identifies the request, so that one that a crash interrupted loses no
+    /// comments.
     pub(super) fn rework(
         &mut self,
         fleet: &mut Fleet,
@@ -464,7 +465,7 @@ impl Tasks {
         sandbox_work(fleet, at, SandboxOperation::Deliver, work);
     }
 
-    /// The sandbox that goes with a task, and whether its proposal was delivered.
+    /// The sandbox of a task, and true if its proposal was delivered.
     pub(super) fn sandbox_to_remove(&self, at: &TaskRef) -> Option<(SandboxRef, bool)> {
         let state = self.entry(at).and_then(TaskEntry::durable)?;
         let is_delivered = state.proposal().is_some_and(|it| it.is_delivered);

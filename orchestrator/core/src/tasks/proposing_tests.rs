@@ -1,3 +1,5 @@
+//! Tests of tasks with a source: the copy of the project, the proposal, and its approval.
+
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use serde_json::{Value, json};

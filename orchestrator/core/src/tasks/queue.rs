@@ -5,7 +5,7 @@
 //! of its task, a conflict or a failed proof sends the phase back to its agent.
 //!
 //! The records are read when a task waits for a review after the workspace was opened, or with the
-//! first request. After a failure, they are read again: what was not recorded did not happen.
+//! first request. After a failure, they are read again, because only recorded changes count.
 //!
 //! * `changes`: changes by people, and the view for clients.
 //! * `hand_back`: outcomes, for the tasks.
@@ -56,7 +56,7 @@ pub(super) struct Queue {
     unknown: Option<Landing>,
     /// Tasks that are being handed their proposals back.
     returning: BTreeSet<TaskId>,
-    /// Next time at which what failed is repeated, on the clock of `ClockTime::mono_ms`.
+    /// Next time at which a failed operation is repeated, on the clock of `ClockTime::mono_ms`.
     retry_at_ms: u64,
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the merge queue in the core: outcomes of tasks, lost records, and kills of the daemon.
+
 use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_merge_queue::Record;
 use goondan_protocol::control::{ControlError, ErrorCode};

@@ -641,7 +641,7 @@ fn free_id(
     is_taken: impl Fn(&TaskId) -> bool,
 ) -> Result<TaskId, ControlError> {
     let day = id_of_day(now);
-    // There cannot be enough tasks to take all of these ids.
+    // A workspace cannot have enough tasks to use all these ids.
     let ids = (0..=TASKS_PER_WORKSPACE_MAX as u128).filter_map(|beyond| {
         let part = random_part(random.as_u128().wrapping_add(beyond));
         TaskId::try_from(format!("{day}{part}")).ok()

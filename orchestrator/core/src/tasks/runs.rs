@@ -1,4 +1,4 @@
-//! The processes that work for tasks: one for each run, so many at a time (`TASK-8`).
+//! The processes that work for tasks: one for each run, a limited number at a time (`TASK-8`).
 
 use std::collections::BTreeMap;
 

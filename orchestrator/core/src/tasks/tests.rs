@@ -1,3 +1,5 @@
+//! Tests of tasks in the core: questions, durability, kills and restarts.
+
 use goondan_cli_agents::blocks::{
     Block, DependencyKind, DependencyRequest, QuestionCategory, UserQuestion,
 };

@@ -35,8 +35,8 @@ impl Tasks {
         }
     }
 
-    /// The tasks that are asked for and are on no page before, each with whether it waits for a person; by workspace
-    /// and id.
+    /// The requested tasks that were on no earlier page, by workspace and id; true for those that
+    /// wait for a person.
     fn listed<'a>(
         &'a self,
         fleet: &'a Fleet,
@@ -68,7 +68,7 @@ impl Tasks {
         list.page_of(self.listed(fleet, list).map(|(_, info)| info))
     }
 
-    /// All of the tasks, those that wait for a person first, then those that are under way.
+    /// All tasks: first those that wait for a person, then those in progress.
     pub(super) fn by_urgency(&self, fleet: &Fleet, list: &ListTasks) -> Vec<TaskInfo> {
         let mut found: Vec<(bool, TaskInfo)> = self.listed(fleet, list).collect();
         found.sort_by_key(|(needs_person, info)| {
@@ -78,7 +78,7 @@ impl Tasks {
         found.into_iter().map(|(_, info)| info).collect()
     }
 
-    /// Shows a task, with what its work area takes.
+    /// Responds with a task and the disk usage of its work area.
     pub(super) fn show(&mut self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
         let is_whole = self.entry(at).and_then(TaskEntry::state).is_some();
         if is_whole && self.is_look_old(fleet, at) {
@@ -116,7 +116,7 @@ impl Tasks {
         Ok(detail)
     }
 
-    /// The workspaces whose tasks are not read yet, among those that are asked about.
+    /// The requested workspaces whose tasks are not read yet.
     pub(super) fn unread(&self, only: Option<&WorkspaceId>) -> Option<WorkspaceId> {
         let mut spaces = self.spaces.iter();
         let unread =
@@ -141,21 +141,21 @@ fn info_of(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
     Some(info)
 }
 
-/// A task whose agent waits for an approval is blocked by that, and by nothing else.
+/// A task whose agent waits for an approval is blocked by the approval alone.
 fn add_approval(info: &mut TaskInfo, is_asked: bool) {
     if is_asked && info.blocked_by.is_none() {
         info.blocked_by = Some(BLOCKED_BY_APPROVAL.to_owned());
     }
 }
 
-/// A task whose proposal is in the merge queue waits for that, and for no person.
+/// A task whose proposal is in the merge queue waits for the queue, not for a person.
 fn note_queued(info: &mut TaskInfo, is_queued: bool) {
     if is_queued {
         info.blocked_by = Some(BLOCKED_BY_QUEUE.to_owned());
     }
 }
 
-/// Entry in lists of a task; for one that was never read, its damage.
+/// Entry of a task in lists; the damage if the task could not be read.
 fn shown(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
     info_of(fleet, at, entry).or_else(|| {
         let damaged = entry.damage()?.to_owned();

@@ -1,5 +1,5 @@
-//! A world of tasks alone: a daemon that may be killed, a disk that may fail, and processes that do what the test
-//! says.
+//! World for tests of tasks: a daemon that can be killed, a disk that can fail, and processes that
+//! the test plays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -239,9 +239,13 @@ impl World {
 
     /// With a connection that shows decisions to the users 5 and 7.
     pub(super) fn asking() -> Self {
+        Self::asking_by(json!({"chat": -1, "users": [5, 7]}))
+    }
+
+    /// With a connection that has this setting `approvals`.
+    pub(super) fn asking_by(approvals: Value) -> Self {
         let mut bundle = bundle();
         let mut ops = connection();
-        let approvals = json!({"chat": -1, "users": [5, 7]});
         ops.config.insert("approvals".to_owned(), approvals);
         bundle.connections.insert(ops.name.clone(), ops);
         Self::with(bundle)
@@ -475,7 +479,7 @@ impl World {
                 let Assignment::Task(assignment) = welcome.assignment else {
                     panic!("{:?}", welcome.assignment);
                 };
-                // A proof is no run of its task.
+                // A proof is not a run of its task.
                 if child.task != MERGE_QUEUE {
                     let run = (assignment.task_id.clone(), assignment.run);
                     assert!(self.begun.insert(run), "a run began twice: {assignment:?}");
@@ -803,7 +807,7 @@ impl World {
         self.settle();
     }
 
-    /// The connection has done what it was asked last, or has not.
+    /// Result of the last request to the connection.
     pub(super) fn called(&mut self, outcome: CallOutcome) {
         let call_id = self.calls.last().unwrap().call_id;
         let result = ToOrchestrator::CallResult(CallResult {

@@ -31,7 +31,7 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
     println!("{SEED_VAR}={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kinds = [0; 5];
-    // Enough for every kind of answer to occur, whatever the seed.
+    // Enough for every kind of answer to occur with any seed.
     for life in 0..20 {
         let name = format!("w{life}");
         let mut memory = MemoryLog::default();

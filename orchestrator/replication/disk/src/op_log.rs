@@ -39,10 +39,11 @@ impl fmt::Debug for OpLog {
 }
 
 impl OpLog {
-    /// A recording of `workspaces`, the directory in which each workspace has one.
+    /// Creates a log for `workspaces`, the directory of all workspaces.
     ///
-    /// `outlet` gets each batch, in order for each workspace. It is called while the workspace's files cannot be
-    /// changed: it must not block, and of this recording it may call [`acknowledge`](Self::acknowledge) alone.
+    /// `outlet` receives each batch, in order for each workspace. It is called while the
+    /// workspace's files cannot be changed, so it must not block, and of this log it may only call
+    /// [`acknowledge`](Self::acknowledge).
     #[must_use]
     pub fn new(workspaces: PathBuf, outlet: Box<BatchReceiver>) -> Self {
         Self {
@@ -52,17 +53,18 @@ impl OpLog {
         }
     }
 
-    /// The workspace is this node's: its files may be changed, and changes are taken down. Nothing if it is already.
+    /// This node owns the workspace: its files may be changed, and changes are captured. No effect
+    /// if the node owns it already.
     pub fn own(&self, workspace: &WorkspaceId) {
         self.known(workspace).own();
-        // It may have ended meanwhile.
+        // The log may have ended since then.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let (Some(why), Some(known)) = (&known.ended, known.workspaces.get(workspace)) {
             known.end(why);
         }
     }
 
-    /// Gives up a workspace if all captured operations are in the log: from then on every change
+    /// Releases a workspace if all captured operations are in the log: from then on every change
     /// fails with `why`. False if an operation is still in flight.
     #[must_use]
     pub fn give_up(&self, workspace: &WorkspaceId, why: String) -> bool {
@@ -102,9 +104,9 @@ impl OpLog {
         }
     }
 
-    /// Hands over changes that no sync follows, such as the last note of how far a file is durable: without that, they would
-    /// wait for the next change that is synced. A workspace that is being changed right now is skipped, so that this never
-    /// blocks; the next call finds it.
+    /// Submits changes that no sync follows, such as the last note of a durable position; otherwise
+    /// they would wait for the next synced change. Skips a workspace with a change in progress, so
+    /// that it never blocks; the next call submits those changes.
     pub fn hand_over_rest(&self) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         for workspace in known.workspaces.values() {
@@ -132,7 +134,7 @@ impl OpLog {
         &self.workspaces
     }
 
-    /// A workspace that was named before, or in which something was changed or tried to.
+    /// A workspace that was named before, or in which a change was attempted.
     pub(crate) fn get(&self, workspace: &WorkspaceId) -> Option<Arc<Workspace>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.workspaces.get(workspace).cloned()

@@ -24,7 +24,7 @@ pub struct LogBatch {
     /// Number of the batch: starts at 1 and increases by 1, even if ownership changes in between.
     pub batch: BatchId,
     pub content: BatchContent,
-    /// True if a caller waits for it.
+    /// True if a caller waits for the batch.
     pub is_awaited: bool,
 }
 
@@ -33,13 +33,14 @@ pub enum BatchContent {
     /// The operations, in order. Empty if a caller waits for an earlier batch that no caller was
     /// waiting for.
     Operations(Vec<FileOperation>),
-    /// The files as all batches before make them were captured, and will be kept under this name.
+    /// A snapshot of the files with the changes of all earlier batches, which is stored under this
+    /// name.
     Snapshot(SnapshotReference),
 }
 
 pub type BatchReceiver = dyn Fn(LogBatch) + Send + Sync;
 
-/// A workspace that was named, or in which something was changed or tried to.
+/// A workspace that was named, or in which a change was attempted.
 pub(crate) struct Workspace {
     id: WorkspaceId,
     dir: PathBuf,
@@ -55,7 +56,7 @@ pub(crate) struct Workspace {
 #[derive(Debug)]
 struct WorkspaceState {
     term: Term,
-    /// Reason why this node does not own it; `None` if it does.
+    /// Reason why this node does not own the workspace; `None` if it does.
     refused: Option<ReplicatedDiskError>,
     taken: CapturedOps,
     /// True if an operation was captured since this node took ownership.
@@ -83,7 +84,7 @@ impl fmt::Debug for Workspace {
 }
 
 impl Workspace {
-    /// A workspace that is not this node's.
+    /// A workspace that this node does not own.
     pub(crate) fn new(id: WorkspaceId, dir: PathBuf, outlet: Arc<BatchReceiver>) -> Self {
         let refused = ReplicatedDiskError::NotOwned {
             workspace: id.clone(),
@@ -265,7 +266,8 @@ impl Workspace {
         Ok(Some(self.confirmations.awaited()))
     }
 
-    /// Hands over what was taken down and not synced, unless the workspace is being changed right now.
+    /// Submits captured operations that no caller has synced, unless a change of the workspace is
+    /// in progress.
     pub(crate) fn hand_over_rest(&self) {
         let mut record = match self.record.try_lock() {
             Ok(record) => record,
@@ -277,7 +279,7 @@ impl Workspace {
         }
     }
 
-    /// Hands over what was taken down, if it is much.
+    /// Submits the captured operations if there are many.
     fn relieve(&self, taken: &mut CapturedOps) {
         if taken.is_much() {
             self.give(taken, false);
@@ -331,11 +333,11 @@ impl Workspace {
         Ok(capture)
     }
 
-    /// Waits until what was handed over is acknowledged.
+    /// Waits until the submitted operations are acknowledged.
     ///
     /// # Errors
     ///
-    /// [`ReplicatedDiskError`] if that will never be known.
+    /// [`ReplicatedDiskError`] if the outcome will never be known.
     pub(crate) fn wait(&self, awaited: BatchTicket) -> io::Result<()> {
         self.confirmations.wait(&self.id, awaited)
     }
@@ -356,7 +358,7 @@ pub(crate) struct ChangeGuard<'a> {
 }
 
 impl ChangeGuard<'_> {
-    /// Makes a change that happens as a whole or not at all, and takes it down if it happened.
+    /// Makes an atomic change, and captures it if it took effect.
     ///
     /// # Errors
     ///
@@ -410,12 +412,12 @@ impl ChangeGuard<'_> {
         Ok(())
     }
 
-    /// Hands over what was taken down, if there is any.
+    /// Submits the captured operations, if there are any.
     fn hand_over(&mut self, is_awaited: bool) {
         self.workspace.give(&mut self.record.taken, is_awaited);
     }
 
-    /// Gives a file that is opened a number, for the term it is opened in.
+    /// Assigns a number to an opened file, for the term in which it is opened.
     pub(crate) fn open(&mut self, path: RelativePath) -> (Term, u64) {
         (self.record.term, self.record.taken.open(path))
     }

@@ -13,7 +13,7 @@ use crate::wire::LastHeartbeat;
 struct HeartbeatRecord {
     count: u64,
     position: Position,
-    /// In which epoch it owned the workspace, if it did.
+    /// Epoch in which the node owned the workspace, if it did.
     owned: Option<Epoch>,
     /// Time of the last new heartbeat; `None` if there was none since this node started.
     at_ms: Option<u64>,

@@ -21,7 +21,7 @@ pub(super) enum WorkspaceRole {
         seal: PutRequest,
     },
     Owner(Box<WorkspaceOwner>),
-    /// All work on it is paused.
+    /// All work on the workspace is paused.
     Left {
         /// Applied position of the log.
         chain: Box<Chain>,
@@ -30,22 +30,22 @@ pub(super) enum WorkspaceRole {
     },
 }
 
-/// A workspace that has a log.
+/// A workspace with a log.
 #[derive(Debug)]
 pub(super) struct HostedWorkspace {
     pub(super) role: WorkspaceRole,
     /// Last known end of the log.
     pub(super) head: Position,
-    /// True if a client wants to use it here.
+    /// True if a client requests the workspace here.
     pub(super) is_wanted: bool,
-    /// Reason why this node could not run it.
+    /// Reason why this node could not run the workspace.
     pub(super) unfit: Option<String>,
-    /// True if it is being released.
+    /// True if the workspace is being released.
     is_releasing: bool,
     pub(super) snapshots: Snapshots,
-    /// True if the state machine was asked to take over.
+    /// True if the state machine was requested to take over.
     is_told_to: bool,
-    /// Last noted position; `None` if the files were rebuilt since.
+    /// Last noted position; `None` if the files were rebuilt since then.
     noted: Option<Position>,
     note_due_ms: u64,
 }
@@ -74,7 +74,7 @@ impl HostedWorkspace {
         }
     }
 
-    /// Pauses all work on it until then.
+    /// Pauses all work on the workspace until this time.
     pub(super) fn leave(&mut self, until_ms: Option<u64>) {
         let chain = Box::new(self.chain().clone());
         self.role = WorkspaceRole::Left { chain, until_ms };
@@ -149,7 +149,8 @@ impl ReplicationNode {
         self.tell_standby(now_ms, workspace, standby::StandbyInput::Told);
     }
 
-    /// All that the log has was followed: is there a reason not to wait for the owner's silence?
+    /// The whole log is applied: checks for a reason to take over without waiting for the owner's
+    /// silence.
     pub(super) fn caught_up(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let (id, drains) = (&self.id, self.drains);
         let Some(place) = self.places.get_mut(workspace) else {
@@ -165,7 +166,7 @@ impl ReplicationNode {
             }
             return;
         }
-        // All earlier incarnations of a node that released it to no particular node are over.
+        // All earlier incarnations of a node that released the workspace to any node have ended.
         let (is_own, is_free, owner) = match standby.chain().owner() {
             None => (false, true, None),
             Some(owner) => match &owner.released {
@@ -328,7 +329,7 @@ impl ReplicationNode {
         self.tell_owner(now_ms, workspace, owner::OwnerInput::Release { to });
     }
 
-    /// Cancels its release, if it is not released yet.
+    /// Cancels the release of a workspace, unless it is released already.
     pub(super) fn keep(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         self.tell_owner(now_ms, workspace, owner::OwnerInput::Keep);
         let Some(place) = self.places.get_mut(workspace) else {
@@ -362,7 +363,7 @@ impl ReplicationNode {
         self.effects.push(NodeEffect::Released(chain));
         self.rank_of(now_ms, workspace);
         self.tell_standby(now_ms, workspace, standby::StandbyInput::Told);
-        // It is heard as a standby before others could miss it as the owner.
+        // Other nodes must receive its heartbeat as a standby before they miss the owner's.
         self.beat_due_ms = now_ms;
     }
 
@@ -403,7 +404,7 @@ impl ReplicationNode {
             |place: &HostedWorkspace| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         if place.is_some_and(|place| place.is_failed() && is_due(place)) {
             self.places.remove(workspace);
-            // Answers to earlier requests must not be taken for answers to later ones.
+            // Answers to earlier requests must not count as answers to later ones.
             self.asked
                 .retain(|_, asked| asked.workspace() != Some(workspace));
             self.effects.push(NodeEffect::Found(workspace.clone()));
@@ -420,11 +421,11 @@ impl ReplicationNode {
         let owner = WorkspaceOwner::new(chain.as_ref().clone(), seal.clone(), now_ms);
         place.role = WorkspaceRole::Owner(Box::new(owner));
         self.effects.push(NodeEffect::Own(workspace.clone()));
-        // Other nodes must learn about it before they try.
+        // Other nodes must learn about the change before they try.
         self.beat_due_ms = now_ms;
     }
 
-    /// Has it noted how far a log was followed, if that is due, and no changes are being made.
+    /// Notes the applied position of a log, if a note is due and no changes are in progress.
     pub(super) fn note_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let place = self.places.get(workspace);
         if place.is_some_and(|place| !place.is_changing()) {
@@ -432,7 +433,7 @@ impl ReplicationNode {
         }
     }
 
-    /// As [`note_if_due`](Self::note_if_due), ahead of changes that are handed over next.
+    /// Like [`note_if_due`](Self::note_if_due), before further changes are submitted.
     fn note_before_changes(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;

@@ -145,8 +145,8 @@ impl ReplicationNode {
         }
     }
 
-    /// Truncates the log to what is still needed. Repeated until no standby needs the records
-    /// before the last snapshot.
+    /// Truncates the log to the records that are still needed. Repeated until no standby needs the
+    /// records before the last snapshot.
     pub(super) fn trim_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let Some(place) = self.places.get(workspace) else {
             return;

@@ -7,7 +7,7 @@ use crate::names::{Hash, Position};
 use crate::record::Body;
 
 impl Standby {
-    /// All that the log has was read: tries to take over, if that is due.
+    /// The whole log was read: tries to take over, if that is due.
     pub(super) fn caught_up(&mut self, now_ms: u64, head: Position) {
         if !self.is_due_to_try(now_ms) {
             return self.rest(now_ms);
@@ -46,7 +46,7 @@ impl Standby {
             let position = self.chain.position();
             return self.differs(now_ms, position, StandbyTrouble::Altered { position });
         }
-        // A heartbeat of the owner may have arrived meanwhile.
+        // A heartbeat of the owner may have arrived since the last check.
         if !self.is_due_to_try(now_ms) {
             return self.rest(now_ms);
         }

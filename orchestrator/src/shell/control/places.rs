@@ -30,16 +30,16 @@ use crate::limits::{
 /// Reason why a connection or a request gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SlotRefusal {
-    /// Each brief place has a request open.
+    /// Each brief place has an open request.
     #[error("{0} clients have open requests, which is the limit")]
     Brief(usize),
-    /// Each waiting place is taken.
+    /// All waiting places are taken.
     #[error("{0} clients are waiting, which is the limit")]
     Waiting(usize),
-    /// One process uses all the places that it may use.
+    /// One process uses its maximum number of places.
     #[error("this client already has {0} connections of this kind, which is the limit")]
     OfOneClient(usize),
-    /// One connection has too many requests open.
+    /// One connection has too many open requests.
     #[error("this connection already has {0} open requests")]
     OfOneConnection(usize),
     /// Another connection took the place of this one, which had been idle for longest.
@@ -50,7 +50,7 @@ pub(super) enum SlotRefusal {
     Replaced,
 }
 
-/// Held for each open request of a connection, beside the one that is its own.
+/// Held for each open request of a connection, in addition to the connection's own reference.
 pub(in crate::shell) type InUse = Arc<()>;
 
 /// Owner of a connection, for the limits per client.
@@ -58,7 +58,7 @@ pub(in crate::shell) type InUse = Arc<()>;
 enum ConnectionOwner {
     /// A process of a person, or of an unknown client.
     Process(u32),
-    /// Everything that the daemon's children started.
+    /// Any process that descends from the daemon's children.
     BelowDaemon,
     Nameless,
 }
@@ -67,7 +67,7 @@ impl From<Peer> for ConnectionOwner {
     fn from(peer: Peer) -> Self {
         match (peer.standing, peer.pid) {
             (ClientOrigin::BelowDaemon, _) => Self::BelowDaemon,
-            // A process outside of this namespace has the number 0 like any other there.
+            // A process outside of this namespace has the number 0, like every other one outside.
             (_, None | Some(0)) => Self::Nameless,
             (_, Some(pid)) => Self::Process(pid),
         }
@@ -88,7 +88,7 @@ struct Sizes {
 #[derive(Debug)]
 struct SlotTable {
     sizes: Sizes,
-    /// The next number of a place, or of something that a connection does; a lower one is earlier.
+    /// Next order number of places and of activities; a lower number is earlier.
     next: u64,
     seats: BTreeMap<u64, Seat>,
 }
@@ -104,7 +104,7 @@ enum SeatStage {
 struct Seat {
     owner: Option<ConnectionOwner>,
     stage: SeatStage,
-    /// Order number of its last activity.
+    /// Order number of the last activity.
     spoke: u64,
     end: CancellationToken,
     in_use: InUse,
@@ -125,7 +125,7 @@ impl Seat {
     }
 }
 
-/// The place of one connection. It is free again when this is dropped.
+/// Place of one connection, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     places: ConnectionSlots,
@@ -140,8 +140,8 @@ pub(in crate::shell) struct RequestGuard {
 }
 
 impl ConnectionSlots {
-    /// Places for a process that may have so many files open: fewer where that is little, since work in
-    /// progress has precedence.
+    /// Places for this limit of open files: fewer with a low limit, because work in progress has
+    /// precedence.
     pub(super) fn within(open_files_limit: u64) -> Self {
         let share = |part: u64, max: usize| {
             let share = usize::try_from(open_files_limit / part).unwrap_or(max);
@@ -167,8 +167,8 @@ impl ConnectionSlots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection that has not greeted yet. The one that has been silent for longest may
-    /// lose its own.
+    /// A place for a connection that has not greeted yet. The longest silent connection may lose
+    /// its place.
     pub(super) fn enter(&self, end: CancellationToken, in_use: InUse) -> ConnectionSlot {
         let mut taken = self.lock();
         while taken.count(|seat| seat.stage == SeatStage::Ungreeted) >= taken.sizes.ungreeted {
@@ -187,8 +187,8 @@ impl ConnectionSlots {
         ConnectionSlot { places, number }
     }
 
-    /// Ends the connection that has said nothing for longest, where descriptors have run out. Returns
-    /// true if there was one.
+    /// Ends the longest silent connection, because descriptors have run out. Returns true if there
+    /// was one.
     pub(super) fn make_room(&self) -> bool {
         self.lock()
             .end_first(|seat| seat.stage == SeatStage::Ungreeted)
@@ -205,7 +205,7 @@ impl SlotTable {
         self.seats.values().filter(|seat| is_counted(seat)).count()
     }
 
-    /// Ends the connection of a kind that has been silent for longest; false if there is none.
+    /// Ends the longest silent connection of a kind; false if there is none.
     fn end_first(&mut self, is_eligible: impl Fn(&Seat) -> bool) -> bool {
         let eligible = self.seats.iter().filter(|(_, seat)| is_eligible(seat));
         let first = eligible.min_by_key(|(_, seat)| seat.spoke);
@@ -218,7 +218,7 @@ impl SlotTable {
         })
     }
 
-    /// Ends the connection that has been idle for longest, of one owner or of all.
+    /// Ends the longest idle connection, of one owner or of all.
     fn end_idle(&mut self, owner: Option<ConnectionOwner>) -> bool {
         self.end_first(|seat| {
             let is_of_owner = owner.is_none_or(|owner| seat.owner == Some(owner));
@@ -226,11 +226,11 @@ impl SlotTable {
         })
     }
 
-    /// Makes room for a brief connection, unless each of the others has a request open.
+    /// Frees a place for a brief connection, unless each of the others has an open request.
     ///
     /// # Errors
     ///
-    /// If each has.
+    /// If each of them has one.
     fn make_brief_room(&mut self, others: impl Fn(&Seat) -> bool) -> Result<(), SlotRefusal> {
         let max = self.sizes.brief;
         while self.count(|seat| seat.is_brief() && others(seat)) >= max {
@@ -415,7 +415,7 @@ mod tests {
             Ok(connection)
         }
 
-        /// Has a request open, for as long as what is returned lives.
+        /// Has an open request until the returned guard is dropped.
         fn asks(
             &mut self,
             kind: CallKind,
@@ -528,7 +528,7 @@ mod tests {
         );
         let mut person = Connection::of(&places, person(6)).unwrap();
         drop((person.asks(CallKind::Waits).unwrap(), waits));
-        // One connection has only so many requests open.
+        // The number of open requests of one connection is limited.
         let many: Vec<_> = (0..CONTROL_REQUESTS_OPEN)
             .map(|_| person.asks(CallKind::Waits).unwrap())
             .collect();

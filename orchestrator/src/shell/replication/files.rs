@@ -86,13 +86,13 @@ pub(super) struct FilesThread {
     owned: HashSet<WorkspaceId>,
     /// Workspaces whose files are in no log yet.
     unlogged: HashSet<WorkspaceId>,
-    /// Those whose files are on their way into a log.
+    /// Workspaces whose files are being imported into a log.
     importing: HashSet<WorkspaceId>,
     /// Workspaces whose disk failed: the state of their files is unknown.
     failed: HashSet<WorkspaceId>,
-    /// Of the record behind the last note: where that is, and how many of its changes are made.
+    /// Position of the record after the last note, and the number of its applied changes.
     ahead: HashMap<WorkspaceId, (Position, u32)>,
-    /// Workspaces whose logs are followed here.
+    /// Workspaces whose logs this node follows.
     joined: BTreeSet<WorkspaceId>,
     /// Reasons why this node could not run workspaces, as last reported to the machine.
     unfit: HashMap<WorkspaceId, Option<String>>,
@@ -100,17 +100,17 @@ pub(super) struct FilesThread {
     not_loaded: LoadFailures,
     /// Time of the last fitness check.
     looked_at: Option<Instant>,
-    /// True once this node has left the cluster: no log is followed any longer.
+    /// True once this node has left the cluster: it follows no logs.
     has_left: bool,
 }
 
 impl FilesThread {
-    /// Starts the thread, which first looks which workspaces there are. `disk` is the one itself, `recorded` that whose
-    /// changes go to the log. Needs a runtime.
+    /// Starts the thread, which first lists the workspaces. `disk` is the plain disk, and changes
+    /// on `recorded` go to the log. Needs a runtime.
     ///
     /// # Errors
     ///
-    /// As the operating system says when there can be none.
+    /// The operating system's error if the thread cannot be created.
     pub(super) fn start(
         node: NodeId,
         (disk, recorded): (Arc<dyn Disk>, Arc<dyn Disk>),
@@ -237,19 +237,21 @@ impl FilesThread {
         drop(self.machine.send(Message::Fit(workspace.clone(), unfit)));
     }
 
-    /// Why this node could not run a workspace; none if it could, or if the workspace is not to run.
+    /// Reason why this node could not run a workspace; `None` if it could, or if the workspace is
+    /// stopped.
     fn why_unfit(&self, workspace: &WorkspaceId, machine: &LocalMachine) -> Option<String> {
         match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
             Ok(Some(record)) if record.registered => {
                 self.projects.check_runnable(&record, machine).err()
             }
             Ok(None) => Some(NOT_FOLLOWED_YET.to_owned()),
-            // A stopped workspace runs on no node; the node that runs it reports what cannot be read.
+            // No node runs a stopped workspace. The node that runs it reports unreadable records.
             Ok(Some(_)) | Err(_) => None,
         }
     }
 
-    /// Why this node could not load a workspace when it owned it; none if it could, or if that was long ago.
+    /// Reason why this node failed to load a workspace that it owned; `None` if it could load it,
+    /// or if the failure was long ago.
     fn why_not_loaded(&self, workspace: &WorkspaceId) -> Option<String> {
         let mut failures = not_loaded(&self.not_loaded);
         let limit = Duration::from_millis(NOT_LOADED_MS);
@@ -279,7 +281,7 @@ impl FilesThread {
         }
     }
 
-    /// All that have files or a note here.
+    /// Joins the logs of all workspaces that have files or a note here.
     fn join_all(&mut self) {
         let (layout, disk) = (&self.layout, self.disk.as_ref());
         // All copying threads of an earlier daemon are gone.
@@ -419,7 +421,8 @@ impl FilesThread {
         self.failed.insert(workspace.clone());
     }
 
-    /// Files that no log has are moved away before anything is done by a log: into this one, if it has nothing else.
+    /// Moves away files that are in no log before the log's records are applied. If the log is
+    /// empty, the files are imported into it.
     fn make_way(&mut self, workspace: &WorkspaceId, work: &FilesWork) -> io::Result<()> {
         let is_first = match work {
             FilesWork::Verify | FilesWork::Capture(_) => return Ok(()),
@@ -470,7 +473,7 @@ impl FilesThread {
             FilesWork::Apply(changes) => FilesOutcome::Applied(self.apply_all(&changes)?),
             FilesWork::Digest => FilesOutcome::Digested(self.replica(workspace).digest()?),
             FilesWork::Verify => {
-                // No record made what no log has.
+                // Files that are in no log do not result from a record.
                 let is_unlogged = self.unlogged.contains(workspace);
                 let (disk, layout) = (self.disk.as_ref(), &self.layout);
                 let replica = self.replicas.get(workspace);
@@ -515,8 +518,8 @@ impl FilesThread {
         Ok(Ok(()))
     }
 
-    /// Applies the changes of a record. Where they cannot be repeated after a crash, the number of
-    /// applied changes is noted in between.
+    /// Applies the changes of a record. Between changes that a crash must not repeat, it records
+    /// the number of applied changes.
     fn apply(&mut self, record: &RecordChanges) -> io::Result<Result<(), FileMismatch>> {
         let RecordChanges {
             behind: chain,
@@ -549,7 +552,8 @@ impl FilesThread {
         Ok(())
     }
 
-    /// From here on the files are not what any record makes: a crash finds that out.
+    /// Records that the files match no record from here on, so that the next daemon detects it
+    /// after a crash.
     fn unmake(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
         self.ahead.remove(workspace);
         let (disk, path) = (self.disk.as_ref(), note_path(&self.layout, workspace));
@@ -561,7 +565,7 @@ impl FilesThread {
         note::write(disk, &path, &Note { files, ..note }).map_err(io::Error::other)
     }
 
-    /// Starts the restore of the files from a snapshot; reports the outcome when it is done.
+    /// Starts the restore of the files from a snapshot; reports the outcome at the end.
     fn restore(&mut self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
         self.unmake(workspace)?;
         self.replicas.remove(workspace);
@@ -573,7 +577,7 @@ impl FilesThread {
         parts.restore(self.disk.clone(), dir, aside)
     }
 
-    /// Starts the copy of the current files as a snapshot; reports the outcome when it is done.
+    /// Starts the copy of the current files as a snapshot; reports the outcome at the end.
     fn capture(&self, workspace: &WorkspaceId, reference: SnapshotReference) -> io::Result<()> {
         let dir = snapshots::captured(&self.layout, workspace, &reference);
         let captured = self
@@ -669,7 +673,7 @@ impl FilesThread {
         is_done
     }
 
-    /// Looks at the files of a workspace for a person.
+    /// Verifies the files of a workspace for a person.
     fn tell_verified(&self, workspace: WorkspaceId, answer: Verifier) {
         let found = verification::look(self.disk.as_ref(), &self.layout, &workspace);
         let found = found.map_err(|error| control_error(&error));
@@ -708,7 +712,8 @@ impl FilesThread {
         Some(told.count() > 0)
     }
 
-    /// Unpacks what was handed in on other nodes, and finishes what was interrupted there.
+    /// Unpacks proposals that were created on other nodes, and finishes operations that were
+    /// interrupted there.
     fn take_on_proposals(&self, workspace: &WorkspaceId) {
         let recalled = workspace::recall(self.disk.as_ref(), &self.layout, workspace);
         // Loading reports why it is unreadable.
@@ -743,7 +748,7 @@ impl FilesThread {
         }
     }
 
-    /// Runs a workspace that is registered, as at the start of the daemon.
+    /// Loads a registered workspace, as at the start of the daemon.
     fn load(&self, workspace: &WorkspaceId) {
         let recalled = workspace::recall(self.disk.as_ref(), &self.layout, workspace);
         let record = match recalled {
@@ -824,5 +829,5 @@ fn has_seals_alone(chain: &Chain) -> bool {
     chain.position().0 == chain.epoch().0
 }
 
-/// Why a node could not run a workspace whose record it does not have.
+/// Reason why a node cannot run a workspace whose record it does not have.
 const NOT_FOLLOWED_YET: &str = "this node does not follow its log yet";

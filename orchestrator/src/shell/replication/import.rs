@@ -21,7 +21,7 @@ use goondan_replicated_disk::scope;
 use goondan_replication::operation::RelativePath;
 use goondan_store::root::Layout;
 
-/// Files of workspaces whose logs are of other nodes.
+/// Directory of local files of workspaces whose logs belong to other nodes.
 const BEFORE: &str = "before";
 /// Directory of files that are being imported into a log.
 const IMPORTING: &str = "importing";
@@ -96,14 +96,16 @@ pub(super) fn take_away(
     }
 }
 
-/// Keeps what was on its way into the log, and is older than what another node has written there since.
+/// Moves aside files whose import into the log has not finished, because another node has written
+/// newer ones.
 pub(super) fn give_up(disk: &dyn Disk, layout: &Layout, workspace: &WorkspaceId) -> io::Result<()> {
     keep(disk, layout, workspace, &unfinished(layout, workspace))
 }
 
-/// Ends what this node has to do with the log of a workspace. Its files are kept where no daemon runs them, as another node
-/// may; those of a workspace that this node keeps stay where they are. The note goes last: with it, the daemon does not
-/// start without a log, and a crash before is tried again.
+/// Ends the participation of this node in a workspace's log. The files move to a directory from
+/// which no daemon runs them, because another node may run them; files of a workspace that this
+/// node keeps stay. The note is removed last: while it exists, the daemon does not start without a
+/// log, and a crash in between is repeated.
 pub(super) fn leave(
     disk: &dyn Disk,
     layout: &Layout,
@@ -149,7 +151,8 @@ fn go(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
     sync_parent(disk, from)
 }
 
-/// Has the log take what was begun, and waits until it has. `recorded` is the disk whose changes go there.
+/// Imports the files of a workspace into its log, and waits for the confirmation. Changes on
+/// `recorded` go to the log.
 pub(super) fn finish(
     disk: &dyn Disk,
     recorded: &dyn Disk,
@@ -178,7 +181,7 @@ struct Copy<'d> {
 }
 
 impl Copy<'_> {
-    /// Copies what is replicated, and moves what is not: again, if it was cut short before.
+    /// Copies replicated files, and moves local-only ones. Repeatable after an interruption.
     fn directory(&self, from: &Path, to: &Path, path: Option<&RelativePath>) -> io::Result<()> {
         let mut entries = self.disk.list(from)?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -234,7 +237,7 @@ mod tests {
         WorkspaceId::new("w").unwrap()
     }
 
-    /// A workspace that was there before its log, with a work directory.
+    /// A workspace that existed before its log, with a work directory.
     fn former() -> (SimulatedDisk, Layout) {
         let (disk, layout) = (SimulatedDisk::new(), Layout::new("/s"));
         let dir = layout.workspace(&workspace());

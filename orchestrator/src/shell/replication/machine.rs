@@ -49,7 +49,7 @@ pub(super) struct ReplicationMachine {
     forwards: u64,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
-    /// Workspaces without acknowledgments, and since when on this clock.
+    /// Workspaces without acknowledgments, each with the start of the stall on this clock.
     unacknowledged: BTreeMap<WorkspaceId, (u64, ReplicationStall)>,
     published: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
     look_due_ms: u64,
@@ -86,11 +86,11 @@ impl ReplicationMachine {
         }
     }
 
-    /// Runs it in a thread, until it is stopped or a workspace is another's.
+    /// Runs the machine in a thread, until a stop or until another node owns a workspace.
     ///
     /// # Errors
     ///
-    /// As the operating system says when there can be none.
+    /// The operating system's error if the thread cannot be created.
     pub(super) fn start(mut self, incoming: Receiver<Message>) -> std::io::Result<()> {
         let run = move || while self.turn(&incoming) {};
         let builder = thread::Builder::new().name("replication".to_owned());
@@ -101,7 +101,7 @@ impl ReplicationMachine {
     fn turn(&mut self, incoming: &Receiver<Message>) -> bool {
         let now_ms = self.now_ms();
         let wait_ms = self.node.due_ms().saturating_sub(now_ms);
-        // It looks at the clock often enough to notice that it was paused.
+        // The machine checks the clock often enough to notice a pause.
         let wait = Duration::from_millis(wait_ms.min(PAUSE_LOOK_MS / 2));
         match incoming.recv_timeout(wait) {
             Ok(message) => self.take(message),
@@ -241,7 +241,7 @@ impl ReplicationMachine {
             } => self.verified(workspace, found, &answer),
             Message::Fit(workspace, unfit) => self.give(NodeInput::Fit { workspace, unfit }),
             Message::Keep(workspace) => {
-                // So that it is started again like a new one.
+                // The workspace must start again like a new one.
                 self.owned.remove(&workspace);
                 self.give(NodeInput::Keep(workspace));
             }
@@ -254,7 +254,7 @@ impl ReplicationMachine {
         }
     }
 
-    /// Takes what clients and those who copy snapshots ask for.
+    /// Handles requests of clients and of threads that copy snapshots.
     fn asked(&mut self, asked: ReplicationCommand) {
         match asked {
             ReplicationCommand::Forward { ask, answer } => {
@@ -317,7 +317,7 @@ impl ReplicationMachine {
         answer.send(found).ok();
     }
 
-    /// Gives a workspace up, if all that was done to it is in its log.
+    /// Releases a workspace if all its changes are in its log.
     fn release(&mut self, release: Release) {
         let Release {
             workspace,
@@ -356,7 +356,7 @@ impl ReplicationMachine {
     fn carry_out(&mut self, effect: NodeEffect) {
         match effect {
             NodeEffect::Ask(request) => {
-                // If the process is gone, that is reported next.
+                // If the process has ended, its end is reported next.
                 let asked = self.asks.as_ref().map(|asks| asks.send(request));
                 drop(asked);
             }
@@ -430,7 +430,8 @@ impl ReplicationMachine {
         }
     }
 
-    /// True if a stop was requested and everything is in the log; then notes which files match it.
+    /// True if a stop was requested and all changes are in the log; then records which files match
+    /// it.
     fn has_stopped(&mut self) -> bool {
         if self.stopped.is_none() {
             return false;

@@ -16,7 +16,8 @@ use super::{KeepError, SecretKeeper};
 /// The directory of tokens, and of their registers.
 const OAUTH: &str = "oauth";
 
-/// The register of a token, of at most some hundred: by the first characters of its name, which is a hash or random.
+/// The register of a token, by the first characters of the token's name, which is a hash or random.
+/// There are at most a few hundred registers.
 fn shard_of(name: &str) -> String {
     let file = name.rsplit('/').next().unwrap_or(name);
     let is_plain = |char: &char| char.is_ascii_alphanumeric();
@@ -31,7 +32,7 @@ impl SecretKeeper {
     /// The register of a document below `system/`, by its name there.
     pub(super) fn register_of(&self, name: &str) -> Register<'_> {
         let group = match name.strip_prefix(OAUTH) {
-            // Sharded, because a change rewrites the whole register, and each user of a project may
+            // Sharded, because a change rewrites a whole register, and each user of a project can
             // have a token.
             Some(name) => Path::new(OAUTH).join(shard_of(name)),
             None => PathBuf::new(),
@@ -76,7 +77,7 @@ impl SecretKeeper {
         }
     }
 
-    /// The documents below `system/` that are encrypted.
+    /// The encrypted documents below `system/`.
     pub(super) fn documents_in_system(&self) -> EncryptedDocuments {
         let mut found = EncryptedDocuments::default();
         found.look_below(self, &self.vault.secrets_dir());
@@ -84,8 +85,8 @@ impl SecretKeeper {
         found
     }
 
-    /// Replaces a document below `system/` that is encrypted. One that opens is not lost, even if it is not the one that
-    /// was written last: a person may have changed it with `sops`.
+    /// Replaces an encrypted document below `system/`. A document that can be decrypted is not
+    /// lost, even if a person changed it with `sops` after the last write.
     pub(super) fn replace_in_system(
         &self,
         path: &Path,
@@ -123,8 +124,8 @@ impl SecretKeeper {
         bytes.is_some_and(|bytes| Document::open(&bytes, identities).is_ok())
     }
 
-    /// Compares the documents below `system/` with the register, and acknowledges what they lack if a person says so.
-    /// `told` is what was found by reading them.
+    /// Compares the documents below `system/` with the register, and acknowledges losses if a
+    /// person requests it. `told` contains the findings of reading the documents.
     pub(super) fn check_known(
         &self,
         told: &[Finding],

@@ -1,4 +1,5 @@
-//! Keeping what is known of tokens: SOPS documents below `system/oauth/`, replaced whole (`SYS-2`, `SYS-3`).
+//! Storage of OAuth tokens: SOPS documents below `system/oauth/`, replaced as a whole (`SYS-2`,
+//! `SYS-3`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ impl SecretKeeper {
         self.vault.system_dir().join("oauth")
     }
 
-    /// True if there is any document that another identity could not open.
+    /// True if documents exist that another identity could not decrypt.
     pub(super) fn has_oauth_documents(&self) -> Result<bool, KeepError> {
         for kind in KINDS {
             let dir = self.oauth_dir().join(kind);
@@ -140,11 +141,11 @@ impl SecretKeeper {
         self.replace_in_system(&path, text.as_bytes(), &identities)
     }
 
-    /// Removes a document durably, if it is there.
+    /// Removes a document durably, if it exists.
     ///
     /// # Errors
     ///
-    /// Why not, in words.
+    /// The reason, as text.
     pub(in crate::shell) fn remove_oauth(&self, place: &DocumentKey) -> Result<(), String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.oauth_dir().join(place.path());
@@ -165,7 +166,7 @@ impl SecretKeeper {
         }
     }
 
-    /// Writes down what happened to the tokens of an application, never which they are (`SEC-5`).
+    /// Writes an audit record about the tokens of an application, without the tokens (`SEC-5`).
     pub(in crate::shell) fn audit_oauth(
         &self,
         event: &str,

@@ -77,7 +77,7 @@ impl SecretKeeper {
         })
     }
 
-    /// The workspace that a decision is about. A permission of a deleted project can be withdrawn.
+    /// The workspace of a decision. A permission of a deleted project can be withdrawn.
     fn workspace_of(&self, decide: &DecidePermission) -> Result<ConsentWorkspace, KeepError> {
         let error = match identify(&decide.project_root) {
             Ok(workspace) => return Ok(workspace),
@@ -99,8 +99,7 @@ impl SecretKeeper {
     }
 }
 
-/// Refuses what no project can request. Paths are protected below the Project Root, and must not
-/// leave the Project Root.
+/// Refuses permissions that no project can request. Protected paths must be below the Project Root.
 fn check(decide: &DecidePermission) -> Result<(), KeepError> {
     let refused = |why: String| Err(KeepError::InvalidPermission(why));
     if decide.covers.len() > MAX_PERMISSION_COVERS {

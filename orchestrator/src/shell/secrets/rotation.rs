@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{KeepError, SecretKeeper, is_document};
 
-/// Directories below each other in which documents are, at most.
+/// Maximum depth of directories with documents.
 const DEPTH_MAX: usize = 3;
 
 /// Documents that are encrypted for the identity.
@@ -142,7 +142,7 @@ impl SecretKeeper {
         Ok(rotated)
     }
 
-    /// None was made yet, or it is lost.
+    /// No identity was created yet, or it is lost.
     fn why_no_identity(&self) -> KeepError {
         let EncryptedDocuments {
             documents,
@@ -241,7 +241,8 @@ impl SecretKeeper {
         }
     }
 
-    /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.
+    /// All documents that are encrypted for the identity: secrets, tokens, and values that people
+    /// provided for tasks.
     pub(super) fn all_documents(&self) -> EncryptedDocuments {
         let mut found = self.documents_in_system();
         let workspaces = found.directories(self, &self.layout.workspaces());

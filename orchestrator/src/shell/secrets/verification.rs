@@ -1,4 +1,4 @@
-//! Checking that each document that is encrypted opens, and is what it should be (`SYS-3`).
+//! Checks that each encrypted document can be decrypted and matches the register (`SYS-3`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -68,7 +68,7 @@ impl SecretKeeper {
         found: &mut VerificationResult,
     ) {
         let problem = match self.bytes_at(path) {
-            // It was removed meanwhile.
+            // The document was removed during the check.
             Ok(None) => None,
             Ok(Some(bytes)) => {
                 found.count(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
@@ -97,7 +97,7 @@ impl SecretKeeper {
         Some((FindingKind::WrongOwner, problem.to_owned()))
     }
 
-    /// Next step for a document that is gone.
+    /// Suggestion for a missing document.
     pub(super) fn advice_for_missing(&self, path: &Path) -> String {
         let name = self.name_in_system(path).unwrap_or_default();
         let parts: Vec<&str> = name.split('/').collect();
@@ -139,7 +139,7 @@ impl SecretKeeper {
     }
 }
 
-/// The values of a document, all of which must open.
+/// Decrypts all values of a document.
 fn read(
     bytes: &[u8],
     identities: &Identities,

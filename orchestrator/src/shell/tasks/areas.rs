@@ -32,11 +32,11 @@ pub(super) const STAGING_PREFIX: &str = ".import-";
 struct OpenArea {
     area: WorkArea,
     sizes: Sizes,
-    /// Number of the operation that used it last.
+    /// Number of the last operation that used the work area.
     used: u64,
 }
 
-/// The work areas that are open.
+/// The open work areas.
 pub(super) struct Areas {
     ground: TaskIo,
     open: HashMap<TaskRef, OpenArea>,
@@ -99,7 +99,7 @@ impl Areas {
                 }
                 continue;
             }
-            // Folders with `_` before their name are people's own (`TASK-10`).
+            // Folders whose names begin with `_` belong to people (`TASK-10`).
             if entry.kind != EntryKind::Directory || name.starts_with(['_', '.']) {
                 continue;
             }
@@ -187,8 +187,8 @@ impl Areas {
         }
     }
 
-    /// The copy of the project that a task works on; none if it has no source, or cannot be read. No restore touches its
-    /// history.
+    /// The copy of the project that a task works on; `None` if the task has no source, or cannot be
+    /// read. Restores do not change its history.
     fn copy_of_project(&self, at: &TaskRef) -> Option<PathBuf> {
         let (_, state) = self.try_load(at).ok()?;
         if state.task.source.is_none() {
@@ -203,7 +203,7 @@ impl Areas {
     fn try_load(&self, at: &TaskRef) -> Result<(WorkArea, State), WorkAreaError> {
         let root = self.ground.work_area(at);
         let register = self.ground.register(at);
-        // A history that lost its end looks whole, and what it lacks would be done a second time.
+        // A history without its end looks complete, and the missing facts would be repeated.
         if let Some(lost) = register.compare()?.into_iter().next() {
             return Err(WorkAreaError::Damaged {
                 path: lost.path,
@@ -244,7 +244,7 @@ impl Areas {
     ) -> Result<(), Box<TaskCreationFailure>> {
         let created = self.try_create(at, new, guide, now);
         let area = created.map_err(|error| {
-            // Foreign files are not a task, and are left alone.
+            // Foreign files are not a task, and stay unchanged.
             let is_none = matches!(error, WorkAreaError::Occupied { .. }) || self.is_unfinished(at);
             let found = (!is_none).then(|| self.load(at));
             let error = refused(&error);
@@ -298,7 +298,7 @@ impl Areas {
         }
     }
 
-    /// The work area of a task, opened if it is not.
+    /// The work area of a task, which is opened if necessary.
     fn area(&mut self, at: &TaskRef) -> Result<&mut OpenArea, WorkAreaError> {
         if !self.open.contains_key(at) {
             let (area, _) = self.try_load(at)?;
@@ -312,7 +312,7 @@ impl Areas {
         Ok(open)
     }
 
-    /// Writes what happened to a task.
+    /// Writes facts of a task, with its state.
     pub(super) fn write(
         &mut self,
         at: &TaskRef,
@@ -338,7 +338,7 @@ impl Areas {
 
     fn log_fact(&mut self, at: &TaskRef, entry: &HistoryEntry) {
         let mut line = LogLine::new(at.task_id.clone(), entry);
-        // Before it is JSON, in which a value may be written otherwise.
+        // Before the text becomes JSON, which may write a value in another form.
         line.message = self.ground.masks.text(&line.message).into_owned();
         self.append(at, |disk, open| {
             logs::append_line(disk, &open.area, &mut open.sizes, line)

@@ -21,7 +21,7 @@ use super::{TaskIo, disk};
 /// Directory of an unfinished restore, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
 
-/// Does one of the works that are about checkpoints.
+/// Executes an operation on checkpoints.
 pub(super) fn carry_out(ground: &TaskIo, boot: &str, work: TaskWork) {
     match work {
         TaskWork::MakeCheckpoint {
@@ -142,7 +142,7 @@ struct CheckpointSite<'a> {
     ground: &'a TaskIo,
     at: &'a TaskRef,
     work_area: PathBuf,
-    /// Its copy of the project, if it has a source.
+    /// The task's copy of the project, if the task has a source.
     copy: Option<PathBuf>,
 }
 
@@ -238,7 +238,7 @@ fn check_directory(path: &Path, task: &str) -> Result<(), ControlError> {
     )))
 }
 
-/// Makes checkpoints of the plain format ours. One that cannot be made ours stays as it is.
+/// Converts checkpoints of the plain format. A checkpoint that cannot be converted stays unchanged.
 pub(super) fn adopt(
     store: &Store,
     register: Option<&Register<'_>>,
@@ -258,7 +258,7 @@ pub(super) fn adopt(
     Ok(())
 }
 
-/// Finishes or takes back a restore that a crash interrupted.
+/// Finishes or undoes a restore that a crash interrupted.
 pub(super) fn finish_restore(
     path: &Path,
     copy: Option<&Path>,
@@ -272,7 +272,8 @@ fn size_of(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Makes a checkpoint, unless the work area takes more than it may (`TASK-9`); and what it takes then.
+/// Creates a checkpoint, unless the work area exceeds its quota (`TASK-9`), and measures the new
+/// disk usage.
 fn make_within(
     place: &CheckpointSite<'_>,
     boot: &str,
@@ -291,7 +292,7 @@ fn make_within(
         measured => measured.ok(),
     };
     let result = make(place, boot, about, now);
-    // Older checkpoints may have been removed for it. Measuring again is cheap compared to a
+    // Older checkpoints may have been removed. Another measurement is cheap compared to a
     // checkpoint.
     let after = match &result {
         Ok(_) => place.measured().ok(),

@@ -9,7 +9,7 @@ use goondan_trees::RealFolder;
 
 use super::TaskIo;
 
-/// Looks at a work area, and at the sandbox of a copy of the project, and reports.
+/// Measures a work area, and the sandbox of a copy of the project, and reports the result.
 pub(super) fn look(ground: &TaskIo, at: TaskRef, copy: Option<&Path>) {
     let result = measure(&ground.work_area(&at), copy);
     ground.report(TaskResult::Measured { at, result });

@@ -13,7 +13,7 @@ use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError, json_line}
 use super::stream;
 use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
-/// Sizes of a work area's logs, as far as known.
+/// Known sizes of a work area's logs.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     agent: Option<u64>,
@@ -29,7 +29,7 @@ impl Sizes {
             Log::Agent => &mut self.agent,
             Log::Stdout => &mut self.stdout,
             Log::Stderr => &mut self.stderr,
-            // The stream has files of its own.
+            // The stream has separate files.
             Log::Protocols | Log::Stream => &mut self.protocols,
         };
         known.get_or_insert_with(|| {

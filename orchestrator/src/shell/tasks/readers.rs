@@ -16,7 +16,7 @@ pub(super) struct TaskLogReader {
 
 /// Result of a read.
 enum Found {
-    /// Nothing yet. The client continues here.
+    /// No new lines. The client continues at this position.
     Nothing(LogPosition),
     Part(Result<serde_json::Value, serde_json::Error>),
 }
@@ -63,7 +63,7 @@ impl Readers {
             LogPosition::Log { log, offset } => {
                 let part = logs::read(disk, &work_area, log, offset)?;
                 if part.text.is_empty() && waits {
-                    // All new lines are wanted, whatever their number.
+                    // All new lines are requested, regardless of their number.
                     let offset = i64::try_from(part.next).unwrap_or(i64::MAX);
                     return Ok(Found::Nothing(LogPosition::Log { log, offset }));
                 }

@@ -168,7 +168,7 @@ fn read_part(
             .iter()
             .rposition(|part| part.from <= at && at < part.end())
         else {
-            // Between two files, of which one has lost its end.
+            // The position is between two files, because the older one has lost its end.
             let next = parts.iter().find(|part| part.from > at);
             match next {
                 Some(next) => told.next = next.from,
@@ -294,7 +294,7 @@ mod tests {
         let tail = br#"{"at":"#;
         let now = [
             header(1000 + length(&older)),
-            // As a text, it begins nothing.
+            // As text in an item, the mark does not begin a run.
             text_line(r#""event":"run_requested""#),
             text_line("three"),
         ]

@@ -31,8 +31,8 @@ fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -
     ControlError::new(ErrorCode::Storage, text)
 }
 
-/// Copies a work area into a workspace. Its content is not trusted: links that lead out of it,
-/// devices and repositories are left out, and an invalid task is refused. The import is atomic.
+/// Copies a work area into a workspace. Its content is not trusted: links to the outside, devices
+/// and repositories are omitted, and an invalid task is refused. The import is atomic.
 pub(super) fn import(
     ground: &TaskIo,
     id: &WorkspaceId,
@@ -79,7 +79,7 @@ pub(super) fn import(
     imported
 }
 
-/// Why a task cannot come in: its id is taken.
+/// Reason why a task cannot be imported: its id is taken.
 fn taken(task_id: &TaskId) -> ControlError {
     let text = format!("the workspace already has a task `{task_id}`");
     ControlError::new(ErrorCode::TaskTaken, text).suggest(format!(
@@ -113,7 +113,7 @@ fn copy(
     Ok(())
 }
 
-/// Gives a work area of the plain format a history of ours.
+/// Writes a history for a work area of the plain format.
 fn translate(
     disk: &dyn Disk,
     staged: &Path,
@@ -131,7 +131,7 @@ fn translate(
         .map_err(|error| refused(&error))
 }
 
-/// Converts checkpoints of the plain format to ours.
+/// Converts checkpoints of the plain format.
 fn adopt_checkpoints(staged: &Path) -> Result<(), ControlError> {
     let folder = RealFolder::open(staged).map_err(|error| storage("open", staged, &error))?;
     let task = staged.file_name().unwrap_or_default().to_string_lossy();
@@ -151,7 +151,7 @@ fn check(
     let tasks = &ground.layout.tasks(id);
     let staged = tasks.join(staging);
     let (area, task, _) = WorkArea::load(disk, &staged).map_err(|error| {
-        // The message must not name the temporary copy, which is gone by then.
+        // The message must not name the temporary copy, which no longer exists then.
         let why = refused(&error).message;
         let why = why.replace(&staged.display().to_string(), &path.display().to_string());
         ControlError::new(ErrorCode::InvalidRequest, why)
@@ -171,7 +171,7 @@ fn check(
             );
         }
     }
-    // Its state file contains its path.
+    // The state file contains the task's path.
     let root = tasks.join(task_id.as_str());
     let there = disk
         .stat(&root)
@@ -186,7 +186,7 @@ fn check(
         .begin_again()
         .and_then(|()| register.clone().here().begin_again())
         .map_err(|error| storage("note", &root, &error))?;
-    // By the disk, which takes down what comes for other nodes.
+    // Renamed on the daemon's disk, which records changes for other nodes.
     disk.rename(&staged, &root)
         .map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => taken(&task_id),
@@ -212,7 +212,7 @@ fn link_guide(work_area: &Path, guide: &Path) -> Result<(), WorkAreaError> {
     put_guide(&folder, work_area, guide)
 }
 
-/// Removes a work area: puts it among the backups, where it can be read as it was, or deletes it.
+/// Removes a work area: moves it to the backups, where it stays readable, or deletes it.
 pub(super) fn remove(
     ground: &TaskIo,
     at: &TaskRef,
@@ -239,7 +239,7 @@ pub(super) fn remove(
     files::ensure_dir(disk, ground.layout.above_tasks(), &backups)
         .map_err(|error| storage("create", &backups, &error))?;
     let backup = free_name(ground, &backups, at.task_id.as_str())?;
-    // On the same file system nothing is copied, so nothing can be missing.
+    // A rename within a file system copies nothing, so nothing can be missing.
     disk.rename(&work_area, &backup)
         .map_err(|error| storage("move", &work_area, &error))?;
     sync(&backups)?;

@@ -1,4 +1,4 @@
-//! Comparison of an instance's files with its manifest, and recording of losses (`MSG-11`).
+//! Compares an instance's files with its manifest, and records losses (`MSG-11`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

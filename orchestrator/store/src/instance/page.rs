@@ -1,4 +1,4 @@
-//! Paged reading of a conversation.
+//! Reads a conversation in pages, because a long one does not fit into a response.
 
 use std::ops::Range;
 

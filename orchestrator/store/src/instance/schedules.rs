@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "damages a file")]
-    fn schedules_are_replaced_as_a_whole_checked_and_set_aside_if_damaged() {
+    fn schedules_are_replaced_whole_and_set_aside_if_damaged() {
         let temp = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let at = "2026-01-01T00:00:00Z".parse().unwrap();

@@ -3,8 +3,8 @@
 //! Lines are appended to the current file (`runtime-events.jsonl`). A full file is renamed and
 //! compressed: `runtime-events.000001048576.2026-11-22.jsonl.gz`. The number is the offset of the
 //! segment's first byte in the whole log. Offsets stay valid when segments are dropped, and the
-//! oldest segment's number is the number of dropped bytes. The date is the day the segment was
-//! sealed. `zcat` reads it.
+//! oldest segment's number is the number of dropped bytes. The date is the day on which the segment
+//! was sealed. `zcat` prints the segment.
 //!
 //! A segment is synced before it is renamed, and renamed before it is compressed. Its plain file is
 //! removed only after the compressed file is durable. [`SegmentedLog::open`] finishes these steps

@@ -1,4 +1,4 @@
-//! Finding one trace in the runtime events of many instances, for display (`MSG-12`).
+//! Finds one trace in the runtime events of many instances, for display (`MSG-12`).
 //!
 //! There is no index: every page scans the files again, newest instances first and each from its
 //! end, within limits. Lines without the requested id are skipped unparsed, and at most one page of

@@ -1,4 +1,5 @@
-//! Reading the end of a conversation without owning it (`BUNDLE-7`). Never an input of state.
+//! Reads the end of a conversation without owning it, for rehearsals (`BUNDLE-7`). Never an input
+//! of state.
 
 use std::path::Path;
 

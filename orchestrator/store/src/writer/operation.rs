@@ -360,7 +360,7 @@ pub struct LogLlm {
 }
 
 /// Records the number of an event's crashed turns, if it exceeds the known one. Returns the known
-/// number. The event can be handed out again only after that.
+/// number. Only then can a process receive the event again.
 #[derive(Debug)]
 pub struct NoteAttempt {
     pub instance: InstanceRef,

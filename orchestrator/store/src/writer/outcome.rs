@@ -1,4 +1,4 @@
-//! Error conversion and logging of findings.
+//! Converts errors of operations for the core, and logs findings of recoveries.
 
 use std::io;
 

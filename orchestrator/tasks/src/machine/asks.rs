@@ -186,7 +186,7 @@ impl Task {
             Origin::Agent => {}
             Origin::Permission { .. } => self.program_answered(origin, &text, now),
             Origin::Supervisor if text == GIVE_UP => {
-                let reason = "given up by a person".to_owned();
+                let reason = "abandoned by a person".to_owned();
                 self.record(now, TaskEvent::TaskFailed { reason });
             }
             Origin::Supervisor => {}

@@ -11,7 +11,8 @@ use crate::fact::{Origin, RunOutcome, TaskEvent};
 use crate::limits::{CHECK_OUTPUT_CHARS_ASKED, CHECK_OUTPUT_CHARS_MAX, RETRIES_MAX, RETRY_MS};
 use crate::state::{GIVE_UP, Status};
 
-/// Maximum characters of an agent's last message that are kept for the summary of its proposal.
+/// Maximum length of an agent's last message that is stored for the summary of its proposal, in
+/// characters.
 const WORDS_CHARS_MAX: usize = 4_000;
 
 /// Transient information about the next proposal.
@@ -19,12 +20,12 @@ const WORDS_CHARS_MAX: usize = 4_000;
 pub(super) struct ProposalProgress {
     /// True while the proposal is being created.
     is_under_way: bool,
-    /// Last message of its agent.
+    /// Last message of the agent.
     words: Option<String>,
 }
 
 impl ProposalProgress {
-    /// Keeps the agent's last message, which describes the work if the agent writes no summary.
+    /// Stores the agent's last message, which describes the work if the agent writes no summary.
     pub(super) fn hear(&mut self, words: &str) {
         let words = words.trim();
         if !words.is_empty() {
@@ -55,8 +56,9 @@ impl Task {
     /// Returns true if completed work must be proposed first; the next run does not start then.
     pub(super) fn propose(&mut self, now: Timestamp) -> bool {
         let state = &self.state;
-        // The only phase of a task is complete when its agent is done, whatever the agent reports.
-        // So is the last phase of a completed task whose agent has received a message.
+        // The only phase of a task is complete when its agent has ended, regardless of its reports.
+        // The same applies to the last phase of a completed task whose agent has received a
+        // message.
         let is_done = !state.task.source.is_none()
             && (state.task.total_phases == 1 || state.was_completed)
             && state.status() == Status::Running
@@ -121,7 +123,7 @@ impl Task {
     /// Runs one of the task's commands, unless its next attempt must wait.
     fn request_check(&mut self, kind: TaskRunKind, now: Timestamp) {
         let state = &self.state;
-        // Rate limits of the provider do not apply to it.
+        // Rate limits of the provider do not apply to the commands.
         let is_early = !state.is_rate_limited && state.not_before.is_some_and(|at| now < at);
         if is_early {
             return;
@@ -152,7 +154,7 @@ impl Task {
         });
     }
 
-    /// A run of one of its commands ended.
+    /// A run of one of the task's commands ended.
     pub(super) fn check_ended(&mut self, run: u64, outcome: RunOutcome, now: Timestamp) {
         let printed = std::mem::take(&mut self.watch.printed);
         let is_lost = matches!(outcome, RunOutcome::Unknown | RunOutcome::NotStarted(_));

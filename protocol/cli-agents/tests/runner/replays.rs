@@ -1,4 +1,4 @@
-//! Every recording, replayed in the format of its program: what goondan reads in it stays the same.
+//! Replays every recording in the format of its program: the parsed events stay the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -131,7 +131,7 @@ impl Modules {
             (at, rest) = (below, behind);
         }
         if rest.is_empty() {
-            // A module by itself is not an import, but a function may have the same name.
+            // The name of a module alone is not an import, but a function may have the same name.
             let (name, around) = at.split_last()?;
             let is_function = self.all.get(around)?.handed_on.contains(name);
             return is_function.then(|| self.all[&at].file.clone());

@@ -1,3 +1,5 @@
+//! Tests of `JMESPath` queries: bounded work, and results equal to those of the reference library.
+
 use serde_json::{Value, json};
 
 use super::*;

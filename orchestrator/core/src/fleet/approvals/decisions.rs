@@ -385,6 +385,11 @@ impl Approvals {
             .or_else(is_deciding)
     }
 
+    /// The full name of the tool of a call.
+    pub(in crate::fleet) fn tool_of(&self, id: &ApprovalId) -> Option<&str> {
+        self.get(id).map(|it| it.known.call.tool_name.as_str())
+    }
+
     /// True if a call does not fit into a message, so that a button must not approve it.
     pub(in crate::fleet) fn is_too_long_for_button(&self, id: &ApprovalId) -> bool {
         self.get(id).is_some_and(|it| !it.fits_message())

@@ -153,7 +153,8 @@ impl Workspace {
         // Other decisions wait for the audit record.
         open.is_deciding = true;
         let details = json!({
-            "approvalId": id, "toolName": standing.tool_name, "input": standing.input,
+            "approvalId": id, "agentName": standing.agent_name,
+            "toolName": standing.tool_name, "input": standing.input,
             "inputDigest": standing.input_digest, "scope": scope, "clientPid": client.1,
         });
         let agent = Some(&standing.agent_name);

@@ -195,7 +195,7 @@ impl Turns {
         }
     }
 
-    /// The process is gone. Returns the turn that it worked on.
+    /// The process has exited. Returns its turn.
     pub(super) fn process_exited(&mut self) -> Option<ActiveTurn> {
         match std::mem::take(self) {
             Self::Open(turn) | Self::Ending { turn, .. } => Some(turn),

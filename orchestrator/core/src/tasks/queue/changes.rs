@@ -25,7 +25,7 @@ fn refused(refusal: &Refusal) -> ControlError {
     ControlError::new(code, refusal.to_string()).suggest("show the queue: `gdn task queue list`")
 }
 
-/// Where the proposal of a task lands.
+/// Destination of a task's proposal.
 fn target_of(source: &TaskSource, delivery: TaskDelivery) -> Result<Target, &'static str> {
     match (source, delivery) {
         (TaskSource::Project, TaskDelivery::Apply) => Ok(Target::Project),

@@ -1,3 +1,5 @@
+//! Tests of the segmented log: segments, bounds, and crashes at every call.
+
 use goondan_durable::disk::{Crash, SimulatedDisk};
 
 use super::*;

@@ -16,7 +16,7 @@ fn rep_1_agent_is_notified_when_its_task_moves_to_a_new_node() {
         prompt.contains("on another machine until now, `a`"),
         "{prompt}"
     );
-    // A move is no reason to start over.
+    // A move does not restart the task.
     let mut driven = TaskDriver::running(0);
     driven.does(TaskInput::OnNode("a".to_owned()));
     driven.tells(complete(0));
