@@ -56,6 +56,7 @@ mod schedule;
 mod secret;
 mod task;
 mod trace;
+mod traffic;
 mod usage;
 mod verification;
 mod watch;
@@ -157,6 +158,7 @@ pub use task::{
     TasksPage, TasksPruned, WatchTask,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
+pub use traffic::{ReadTraffic, TrafficEnd, TrafficFlow, TrafficReport};
 pub use usage::{AccountUsage, ReadUsage, UsageCursor, UsageGrouping, UsageReport, UsageRow};
 pub use verification::{FileFinding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use watch::{
@@ -260,6 +262,8 @@ methods! {
     ReadAudit = "workspace.audit" -> AuditLog;
     /// Reports the usage and costs of model replies.
     ReadUsage = "workspace.usage" -> UsageReport;
+    /// Counts events and calls between connections and agents.
+    ReadTraffic = "workspace.traffic" -> TrafficReport;
     /// Sends an event to an agent; with `wait`, returns when its turn is committed.
     SendEvent = "event.send" -> SendResult;
     /// Lists the events that wait, are in progress, or are parked.

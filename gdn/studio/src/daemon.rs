@@ -16,10 +16,11 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{
-    CALLS_MAX, DECISIONS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAM_PARTS_MAX, STREAMS_MAX,
-    WAITS_MAX,
+    CALLS_MAX, DECISIONS_MAX, SEARCH_LINES_MAX, SEARCHES_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX,
+    STREAM_PARTS_MAX, STREAMS_MAX, WAITS_MAX,
 };
 use crate::methods::Access;
+use crate::search::{SearchRequest, search};
 
 /// Reason why the page gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +128,7 @@ pub(crate) struct Daemon {
     decisions: Semaphore,
     waits: Semaphore,
     streams: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     /// Tasks of the streams; each ends when its browser disconnects.
     following: TaskTracker,
 }
@@ -139,6 +141,7 @@ impl Daemon {
             decisions: Semaphore::new(DECISIONS_MAX),
             waits: Semaphore::new(WAITS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             following: TaskTracker::new(),
         }
     }
@@ -197,8 +200,28 @@ impl Daemon {
         };
         Ok(StreamLines {
             lines,
-            _permit: permit,
+            _permit: Some(permit),
         })
+    }
+
+    /// Starts a search. It ends when the browser closes the connection.
+    pub(crate) fn search(&self, request: SearchRequest) -> StreamLines {
+        let (sender, lines) = mpsc::channel(SEARCH_LINES_MAX);
+        let (endpoint, searches) = (self.endpoint.clone(), Arc::clone(&self.searches));
+        self.following.spawn(async move {
+            let work = async {
+                let _permit = acquire(&searches).await;
+                search(&endpoint, request, sender.clone()).await;
+            };
+            tokio::select! {
+                () = work => {}
+                () = sender.closed() => {}
+            }
+        });
+        StreamLines {
+            lines,
+            _permit: None,
+        }
     }
 }
 
@@ -315,7 +338,7 @@ fn line(value: &Value) -> Bytes {
 #[derive(Debug)]
 pub(crate) struct StreamLines {
     lines: mpsc::Receiver<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl StreamLines {
@@ -373,7 +396,7 @@ mod tests {
         let (sender, lines) = mpsc::channel(1);
         let mut lines = StreamLines {
             lines,
-            _permit: streams.try_acquire_owned().unwrap(),
+            _permit: Some(streams.try_acquire_owned().unwrap()),
         };
         assert_eq!(lines.next().await.unwrap(), "{\"alive\":true}\n");
         sender.try_send(Bytes::from_static(b"x\n")).unwrap();

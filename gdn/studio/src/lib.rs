@@ -10,7 +10,7 @@
 //!   authentication; `methods` — permitted methods.
 //! * `connections` — connections; `server` — responses; `assets` — the files of the page, built from
 //!   `web/`.
-//! * `daemon` — requests to the daemon, and event streams.
+//! * `daemon` — requests to the daemon, and event streams; `search` — search over all that the page may read.
 //! * `limits` — all limits.
 //!
 //! # Invariants
@@ -38,6 +38,7 @@ mod guard;
 mod limits;
 mod methods;
 mod public_address;
+mod search;
 mod server;
 mod sessions;
 

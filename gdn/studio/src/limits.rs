@@ -36,7 +36,46 @@ pub(crate) const WAITS_MAX: usize = 8;
 /// Streams that are open at one time; a further one is refused.
 pub(crate) const STREAMS_MAX: usize = 16;
 // Each has a connection, and so has a request that is answered soon.
-const _: () = assert!(STREAMS_MAX + WAITS_MAX + CALLS_MAX + DECISIONS_MAX < CONNECTIONS_MAX / 2);
+const _: () = assert!(
+    STREAMS_MAX + WAITS_MAX + CALLS_MAX + DECISIONS_MAX + SEARCHES_MAX < CONNECTIONS_MAX / 2
+);
+
+/// Searches at one time; further ones wait.
+pub(crate) const SEARCHES_MAX: usize = 2;
+
+/// Longest text of a search, in bytes.
+pub(crate) const SEARCH_TEXT_BYTES_MAX: usize = 256;
+
+/// Hits of one answer; the page asks for the next ones. What was read at that moment is still
+/// searched.
+pub(crate) const SEARCH_HITS_MAX: usize = 100;
+
+/// Requests to the daemon for one answer; then the page asks for the rest of the search.
+pub(crate) const SEARCH_REQUESTS_MAX: usize = 2_000;
+
+/// Messages of a conversation that are read at once, at most about 1 MiB.
+pub(crate) const SEARCH_PAGE_MESSAGES: usize = 500;
+
+/// Items of a list that are read at once.
+pub(crate) const SEARCH_PAGE_ITEMS: usize = 100;
+
+/// Bytes of the patch of one proposal that are searched.
+pub(crate) const SEARCH_PATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Lines of the log that are found, the latest ones.
+pub(crate) const SEARCH_LOG_HITS_MAX: usize = 100;
+
+/// Lines of the log that are searched: all that the daemon keeps.
+pub(crate) const SEARCH_LOG_LINES: usize = 2_000;
+
+/// Characters before and after a found text.
+pub(crate) const EXCERPT_CHARS: usize = 80;
+
+/// Unread lines of a search; with more, it waits.
+pub(crate) const SEARCH_LINES_MAX: usize = 16;
+
+/// Shortest time between reports of a search's progress, in milliseconds.
+pub(crate) const SEARCH_PROGRESS_MS: u64 = 200;
 
 /// Unread lines of a stream; with more, the browser is disconnected and resumes with its cursor.
 pub(crate) const STREAM_LINES_MAX: usize = 4_096;

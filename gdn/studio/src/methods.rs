@@ -18,6 +18,7 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("workspace.list", Access::Reads),
     ("workspace.audit", Access::Reads),
     ("workspace.usage", Access::Reads),
+    ("workspace.traffic", Access::Reads),
     ("instance.list", Access::Reads),
     ("instance.show", Access::Reads),
     ("instance.page", Access::Reads),

@@ -20,11 +20,12 @@ use tokio::time::timeout;
 
 use crate::assets::{self, Asset};
 use crate::connections::{ActiveRequest, Seat};
-use crate::daemon::{Daemon, DaemonRequestError, PageError};
+use crate::daemon::{Daemon, DaemonRequestError, PageError, StreamLines};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
 use crate::public_address::{PublicAddress, PublicPath};
+use crate::search::SearchRequest;
 use crate::sessions::{Secret, Sessions};
 
 /// The page runs only its own scripts, uses only its inline style sheet, connects only to us, shows
@@ -174,6 +175,7 @@ impl Studio {
             }
             "/api/call" => self.call(read(body).await?).await,
             "/api/stream" => self.stream(read(body).await?, work).await,
+            "/api/search" => self.search(read(body).await?, work),
             _ => Err(no_such(path)),
         }
     }
@@ -228,18 +230,30 @@ impl Studio {
         let known = methods::stream(&asked.method);
         let method = known.ok_or_else(|| not_for_pages(&asked.method))?;
         let lines = self.daemon.stream(method, asked.params).await?;
-        let lines = stream::unfold((lines, work), |(mut lines, work)| async {
-            let line = lines.next().await?;
-            Some((Ok::<_, std::convert::Infallible>(line), (lines, work)))
-        });
-        let kind = "application/x-ndjson";
-        Ok(respond(
-            StatusCode::OK,
-            kind,
-            "no-store",
-            Body::from_stream(lines),
-        ))
+        Ok(stream_of(lines, work))
     }
+
+    fn search(
+        &self,
+        request: SearchRequest,
+        work: ActiveRequest,
+    ) -> Result<Response, RequestFailure> {
+        request.check().map_err(|problem| {
+            let page_error = PageError::new("invalidRequest", &problem, "search for another text");
+            RequestFailure(StatusCode::BAD_REQUEST, page_error)
+        })?;
+        Ok(stream_of(self.daemon.search(request), work))
+    }
+}
+
+/// A response with one line for each item, while the request counts as work in progress.
+fn stream_of(lines: StreamLines, work: ActiveRequest) -> Response {
+    let lines = stream::unfold((lines, work), |(mut lines, work)| async {
+        let line = lines.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), (lines, work)))
+    });
+    let kind = "application/x-ndjson";
+    respond(StatusCode::OK, kind, "no-store", Body::from_stream(lines))
 }
 
 /// Routes every request.

@@ -37,7 +37,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use self::accounts::{Accounts, BudgetOwner};
 use self::breakers::{attempts_before, is_suspended_with_fallback, note_start, passage_of};
 use self::budgets::Admission;
-use self::call_metrics::{count_request, count_unknown};
+use self::call_metrics::{count_request, count_sent, count_unknown};
 use self::lane::{CredentialQueue, QueueKey};
 use self::last_reply::LastReply;
 use self::messages::{
@@ -671,6 +671,7 @@ impl Calls {
         call.recovery.found_out(&result.outcome);
         if let Some(call) = self.open.get(&id) {
             count_request(fleet, call, &result.outcome);
+            count_sent(fleet, call, &result.outcome);
             if let Some(found) = result.looked_back {
                 recovery::announce_look_back(fleet, call, found);
             }

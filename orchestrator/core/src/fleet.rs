@@ -33,6 +33,7 @@ use self::runs::TaskProcesses;
 use self::starts::{AgentStarts, Starts};
 use self::task_conversations::TaskConversations;
 use self::tokens::TokenStore;
+use self::traffic::Traffic;
 use self::views::View;
 use crate::bus::context::{Cx, DaemonShutdown};
 use crate::bus::queue::Message;
@@ -94,6 +95,7 @@ pub(crate) mod start_faults;
 mod starts;
 pub(crate) mod task_conversations;
 pub(crate) mod tokens;
+mod traffic;
 pub(crate) mod turn;
 pub(crate) mod turns;
 pub(crate) mod views;
@@ -154,6 +156,8 @@ pub(crate) struct Workspace {
     /// The conversations that work for tasks.
     pub(crate) task_conversations: TaskConversations,
     pub(crate) parked: ParkedEvents,
+    /// Counts of its events and calls.
+    traffic: Traffic,
     /// Limits on the growth of its agents' work.
     trees: Trees,
     /// Tool calls with an unknown outcome.
@@ -174,7 +178,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     /// A workspace that runs nothing yet.
-    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>) -> Self {
+    pub(crate) fn new(record: WorkspaceRecord, sources: Arc<Sources>, now: Timestamp) -> Self {
         Self {
             record,
             bundle: None,
@@ -191,6 +195,7 @@ impl Workspace {
             runs: TaskProcesses::default(),
             task_conversations: TaskConversations::default(),
             parked: ParkedEvents::default(),
+            traffic: Traffic::new(now),
             trees: Trees::default(),
             unknown_calls: UnknownCalls::default(),
             standing: StandingApprovals::default(),

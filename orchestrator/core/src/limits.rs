@@ -298,6 +298,9 @@ pub(crate) const SCHEDULES_ENDED_REMEMBERED: usize = 64;
 /// Delay before a failed submission or record of an occurrence is retried, in milliseconds.
 pub(crate) const SCHEDULE_RETRY_MS: i64 = 10_000;
 
+/// Pairs of sender and receiver in a workspace whose events and calls are counted separately.
+pub const TRAFFIC_FLOWS_MAX: usize = 1_000;
+
 /// Maximum number of listed tool calls with an unknown outcome of one workspace; older ones are
 /// only in the audit log (`OBS-5`).
 pub const UNKNOWN_CALLS_MAX: usize = 10_000;

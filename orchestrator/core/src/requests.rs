@@ -109,6 +109,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::WatchTask(_)
             | Call::ReadAudit(_)
             | Call::ReadUsage(_)
+            | Call::ReadTraffic(_)
             | Call::InstanceTurns(_)
             | Call::PageTrace(_)
             | Call::WatchWorkspace(_)
@@ -394,6 +395,10 @@ impl Core {
             Call::FollowTurns(follow) => self.fleet.cx().follow_turns(token, follow),
             Call::ReadAudit(read) => self.read_audit(token, read),
             Call::ReadUsage(read) => self.read_usage(token, read),
+            Call::ReadTraffic(read) => {
+                let report = self.fleet.view().traffic(&read);
+                self.fleet.answer(token, report);
+            }
             Call::InstanceTurns(turns) => self.read_turns(token, turns),
             Call::PageTrace(page) => self.read_trace(token, page),
             Call::ListEvents(list) => self.list_events(token, list),

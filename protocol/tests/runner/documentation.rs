@@ -448,6 +448,7 @@ fn check_result(method: &str, result: &str) {
         control::DrainNode::NAME => result_round_trip::<control::DrainNode>(result),
         control::CreateSchedule::NAME => result_round_trip::<control::CreateSchedule>(result),
         control::MoveSchedule::NAME => result_round_trip::<control::MoveSchedule>(result),
+        control::ReadTraffic::NAME => result_round_trip::<control::ReadTraffic>(result),
         control::FollowLogs::NAME => result_round_trip::<control::FollowLogs>(result),
         other => panic!("this test does not know what `{other}` returns"),
     }

@@ -548,8 +548,15 @@ struct StreamReader(BufReader<TcpStream>);
 
 impl StreamReader {
     fn of(page: &StudioPage, method: &str, params: &Value) -> Self {
-        let body = json!({"method": method, "params": params}).to_string();
-        let stream = page.send("POST /api/stream", &page.headers(), &body);
+        Self::at(
+            page,
+            "/api/stream",
+            &json!({"method": method, "params": params}),
+        )
+    }
+
+    fn at(page: &StudioPage, path: &str, body: &Value) -> Self {
+        let stream = page.send(&format!("POST {path}"), &page.headers(), &body.to_string());
         let mut lines = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -585,6 +592,184 @@ impl StreamReader {
             }
         }
     }
+}
+
+/// The hits of a search, and the end of its last answer.
+fn search(page: &StudioPage, mut request: Value) -> (Vec<Value>, Value) {
+    let mut hits = Vec::new();
+    loop {
+        let mut lines = StreamReader::at(page, "/api/search", &request);
+        let mut end = None;
+        while let Some(mut line) = lines.next() {
+            assert!(line["error"].is_null(), "{line}");
+            if !line["hit"].is_null() {
+                hits.push(line["hit"].take());
+            } else if !line["end"].is_null() {
+                end = Some(line["end"].take());
+            }
+        }
+        let end = end.expect("an answer has an end");
+        if end["next"].is_null() {
+            return (hits, end);
+        }
+        request["after"] = end["next"].clone();
+    }
+}
+
+#[test]
+fn obs_5_daemon_counts_events_of_connections_and_agents() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let of = json!({ "workspaceId": id });
+    let report = page.result("workspace.traffic", &of);
+    assert_eq!(report["flows"], json!([]));
+    for (event, text) in [("e1", "echo a"), ("e2", "echo b"), ("e2", "echo b")] {
+        home.gdn(&["send", "--event-id", event, text]).exits(0);
+    }
+    let report = page.result("workspace.traffic", &of);
+    let [flow] = report["flows"].as_array().unwrap().as_slice() else {
+        panic!("{report}");
+    };
+    assert_eq!(flow["from"], json!({"kind": "connection", "name": "cli"}));
+    assert_eq!(flow["to"], json!({"kind": "agent", "name": "worker"}));
+    // A repeated delivery is no further event.
+    assert_eq!(flow["count"], 2);
+    let since = report["since"].as_str().unwrap();
+    assert!(flow["lastAt"].as_str().unwrap() >= since, "{report}");
+    let unknown = page.call("workspace.traffic", &json!({"workspaceId": "none"}));
+    assert_eq!(unknown.json()["error"]["code"], "workspaceNotFound");
+}
+
+/// Kinds of hits with their ids, without lines of the logs.
+fn places(hits: &[Value]) -> Vec<String> {
+    let text = |hit: &Value, name: &str| hit[name].as_str().unwrap().to_owned();
+    let shown = hits
+        .iter()
+        .filter(|hit| hit["kind"] != "log" && hit["kind"] != "audit");
+    let mut places: Vec<_> = shown
+        .map(|hit| format!("{} {}", text(hit, "kind"), text(hit, "id")))
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+#[test]
+fn obs_5_search_finds_text_of_all_workspaces_at_its_place() {
+    let home = task_home();
+    let _daemon = Daemon::serving(&home);
+    start_shop(&home);
+    let_shop_fail(&home);
+    // A second workspace, with conversations and without a connection.
+    let (lab, _) = LAB
+        .split_once("---\napiVersion: goondan.ai/v1\nkind: Connection")
+        .unwrap();
+    home.write("lab/goondan.yaml", &home.filled_in(lab));
+    let lab = home.path().join("lab").to_str().unwrap().to_owned();
+    home.gdn(&["run", &lab]).exits(0);
+    for (key, text) in [("main", "echo Zephyr-main"), ("older", "work 7")] {
+        home.gdn(&["send", "--project", &lab, "--conversation", key, text])
+            .exits(0);
+    }
+    let (_studio, page) = Studio::with_page(&home, &[]);
+
+    let (hits, end) = search(&page, json!({"text": "zePHYR-main"}));
+    assert_eq!(end["skipped"], 0);
+    assert_eq!(places(&hits), ["message main"]);
+    let message = hits.iter().find(|hit| hit["kind"] == "message").unwrap();
+    assert_eq!(message["text"]["found"], "Zephyr-main");
+    let id = message["workspaceId"].clone();
+    let of = json!({"workspaceId": id, "instanceKey": "main", "limit": 50});
+    let history = page.result("instance.page", &of);
+    let ids = history["messages"].as_array().unwrap().iter();
+    assert!(
+        ids.map(|one| &one["id"])
+            .any(|one| *one == message["place"])
+    );
+
+    // Work of a task, in the other workspace, and its description.
+    let (hits, _) = search(&page, json!({"text": "1 test failed"}));
+    let found = places(&hits);
+    assert!(found.contains(&"work shop".to_owned()), "{found:?}");
+    let (hits, _) = search(&page, json!({"text": "1 test failed", "workspaceId": id}));
+    assert_eq!(places(&hits), [""; 0]);
+    // Names, turns and logs.
+    let (hits, _) = search(&page, json!({"text": "older", "workspaceId": id}));
+    let found = places(&hits);
+    assert!(
+        found.contains(&"conversation older".to_owned()),
+        "{found:?}"
+    );
+    let (hits, _) = search(&page, json!({"text": "bash__exec", "workspaceId": id}));
+    let trace = hits.iter().find(|hit| hit["kind"] == "trace").unwrap();
+    let of = json!({"workspaceId": id, "of": trace["id"]});
+    let spans = page.result("trace.page", &of)["events"].take();
+    let spans = spans.as_array().unwrap().iter();
+    assert!(
+        spans
+            .map(|one| &one["spanId"])
+            .any(|one| *one == trace["place"])
+    );
+    let (hits, _) = search(&page, json!({"text": "turn committed"}));
+    assert!(hits.iter().any(|hit| hit["kind"] == "log"), "{hits:?}");
+}
+
+#[test]
+fn obs_5_search_continues_ends_with_its_page_and_needs_a_login() {
+    let home = Home::new(LAB);
+    let _daemon = Daemon::serving(&home);
+    for number in 0..3 {
+        let key = format!("many-{number}");
+        let text = format!("echo 4{number}060");
+        home.gdn(&["send", "--conversation", &key, &text]).exits(0);
+    }
+    let (_studio, mut page) = Studio::with_page(&home, &[]);
+    // A position within the list: the rest is found, and nothing else.
+    let (all, _) = search(&page, json!({"text": "060"}));
+    let messages = |hits: &[Value]| -> Vec<Value> {
+        let hits = hits.iter().filter(|hit| hit["kind"] == "message");
+        hits.map(|hit| hit["id"].clone()).collect()
+    };
+    let found = messages(&all);
+    assert!(
+        found.contains(&json!("many-0")) && found.contains(&json!("many-2")),
+        "{found:?}"
+    );
+    let list = json!({"order": "changed", "limit": 1});
+    let latest = page.result("instance.list", &list);
+    let newest = &latest["instances"][0]["updatedAt"];
+    let after = json!({"stage": "conversations", "after": latest["next"], "newest": newest});
+    let (rest, _) = search(&page, json!({"text": "060", "after": after}));
+    let skipped = latest["instances"][0]["instanceKey"].clone();
+    let rest = messages(&rest);
+    assert!(!rest.contains(&skipped) && !rest.is_empty(), "{rest:?}");
+
+    for (request, code) in [
+        (json!({"text": " "}), "invalidRequest"),
+        (json!({"text": "x".repeat(257)}), "invalidRequest"),
+        (
+            json!({"text": "x", "after": {"stage": "secrets"}}),
+            "invalidRequest",
+        ),
+    ] {
+        let refused = page.post("/api/search", &request);
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert_eq!(refused.json()["error"]["code"], code);
+    }
+    // Searches whose pages are closed do not keep others out.
+    for _ in 0..8 {
+        drop(StreamReader::at(
+            &page,
+            "/api/search",
+            &json!({"text": "060"}),
+        ));
+    }
+    assert_eq!(messages(&search(&page, json!({"text": "060"})).0), found);
+    page.token = None;
+    let refused = page.post("/api/search", &json!({"text": "060"}));
+    assert_eq!(refused.status, 401, "{}", refused.body);
 }
 
 /// A program like `claude`. Its first run waits for the file `go`, works, and fails; later ones

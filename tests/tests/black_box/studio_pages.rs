@@ -161,14 +161,32 @@ fn pass_with_generated_daemon(suite: &str) {
     let script = format!("{STUDIO_WEB}/tests/browser.mjs");
     let mut command = home.command("node".as_ref(), &[&script, suite]);
     command.env("GOONDAN_CHROMIUM", &browser);
-    RunningProgram::start(command).wait().exits(0);
+    let mut running = RunningProgram::start(command);
+    while !running.has_ended() {
+        let lines = running.stdout().lines().count();
+        wait_until(&format!("the next line of `{suite}`"), || {
+            running.stdout().lines().count() > lines || running.has_ended()
+        });
+    }
+    running.wait().exits(0);
+}
+
+/// Pages of tasks, proposals and damaged conversations, which [`busy`] does not have.
+#[test]
+fn obs_5_pages_of_generated_data_pass_axe_in_both_themes() {
+    pass_with_generated_daemon("pages");
+}
+
+#[test]
+fn obs_5_every_decision_is_made_by_keyboard_alone() {
+    pass_with_generated_daemon("decisions");
 }
 
 /// A second workspace, a patch of 20,000 lines, a transcript of 50,000 events, and a conversation of
 /// 10,000 messages.
 #[test]
 fn obs_5_inbox_and_large_pages_work_in_the_browser() {
-    for suite in ["inbox", "large", "long"] {
+    for suite in ["inbox", "search", "large", "long"] {
         pass_with_generated_daemon(suite);
     }
 }

@@ -213,8 +213,9 @@ class Studio extends LitElement {
         <code class="command">gdn run</code></p>
         <p><button type="button" @click=${() => void this.#readWorkspaces()}>Refresh</button></p>`;
     }
-    const { q, item, a, b } = Object.fromEntries(route.query);
-    return html`${keyed(JSON.stringify([studio.workspaceId, route.page, route.arg, q, item, a, b]), pageView(route))}`;
+    // Another place within the same item is another page: it is looked for when the page begins.
+    const query = [...route.query].filter(([name]) => name !== 'w');
+    return html`${keyed(JSON.stringify([studio.workspaceId, route.page, route.arg, query]), pageView(route))}`;
   }
 
   #locked(): TemplateResult {

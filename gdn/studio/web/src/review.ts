@@ -55,9 +55,9 @@ export async function readPatch({ runId, agentId }: Sandbox, workspaceId: string
 }
 
 /** The patch of a proposal with its comments. */
-export function patchView({ diff, commented }: Reviewed): TemplateResult {
+export function patchView({ diff, commented }: Reviewed, file = ''): TemplateResult {
   const { sandbox, isOpen } = commented;
-  return html`${commentedDiffView(diff, 'Patch', commented)}
+  return html`${commentedDiffView(diff, 'Patch', commented, file)}
     ${!isOpen
       ? nothing
       : studio.write

@@ -1,48 +1,57 @@
-// Traffic of a workspace, from its latest events. Pure.
+// Traffic of a workspace, as the daemon counts it. Pure.
 
-import type { Told } from './store.js';
+import type { Time } from './types.js';
 
-/** Events of a connection for an agent. */
+/** A sender or receiver. */
+export interface End {
+  kind: 'agent' | 'connection';
+  name: string;
+}
+
+/** What one sender sent to one receiver: events, or calls of a connection. */
 export interface Flow {
-  from: string;
-  to: string;
-  times: number;
-  lastMs: number;
+  from: End;
+  to: End;
+  count: number;
+  lastAt: Time;
 }
 
-/** Who received events lately. */
-export interface Traffic {
+/** The answer to `workspace.traffic`. */
+export interface TrafficReport {
+  at: Time;
+  since: Time;
   flows: Flow[];
-  agents: Map<string, { events: number; lastMs: number }>;
+  others?: number;
 }
 
-/** What is known beside the events. */
-export interface TrafficContext {
-  /** Agents of conversations by their keys. */
-  agentOf: ReadonlyMap<string, string>;
-  connections: string[];
-  nowMs: number;
-  withinMs: number;
+/** Counts of several moments, the latest last. */
+export type Samples = readonly TrafficReport[];
+
+/** The samples with a further one. Those before `withinMs` are dropped, except the latest of them: counts begin there. */
+export function withSample(samples: Samples, report: TrafficReport, withinMs: number): Samples {
+  // The daemon was restarted, or the workspace opened again: it counts from 0.
+  const same = samples.at(-1)?.since === report.since ? samples : [];
+  const beginMs = Date.parse(report.at) - withinMs;
+  const first = same.findLastIndex(({ at }) => Date.parse(at) <= beginMs);
+  return [...same.slice(Math.max(0, first)), report];
 }
 
-/** The traffic of the latest events. The key of a conversation of a connection begins with the connection's name. */
-export function trafficOf(recent: Told[], { agentOf, connections, nowMs, withinMs }: TrafficContext): Traffic {
-  const flows = new Map<string, Flow>();
-  const agents: Traffic['agents'] = new Map();
-  for (const { at, event } of recent) {
-    const { instanceKey, type } = event;
-    const atMs = Date.parse(at);
-    if (instanceKey === undefined || nowMs - atMs > withinMs || !(type === 'event.accepted' || type.startsWith('turn.'))) continue;
-    const to = agentOf.get(instanceKey);
-    if (to === undefined) continue;
-    const agent = agents.get(to) ?? { events: 0, lastMs: 0 };
-    agents.set(to, { events: agent.events + (type === 'event.accepted' ? 1 : 0), lastMs: Math.max(agent.lastMs, atMs) });
-    if (type !== 'event.accepted') continue;
-    const parts = instanceKey.split(':');
-    const from = connections.find((name) => parts.slice(0, 2).includes(name));
-    if (from === undefined) continue;
-    const flow = flows.get(`${from} ${to}`) ?? { from, to, times: 0, lastMs: 0 };
-    flows.set(`${from} ${to}`, { ...flow, times: flow.times + 1, lastMs: Math.max(flow.lastMs, atMs) });
-  }
-  return { flows: [...flows.values()], agents };
+/** The name of a flow among all. */
+export function flowName({ from, to }: Flow): string {
+  return JSON.stringify([from.kind, from.name, to.kind, to.name]);
+}
+
+/** How many came since the first of the samples, by flow. */
+export function recentOf(samples: Samples): ReadonlyMap<string, number> {
+  const before = new Map(samples[0]?.flows.map((flow) => [flowName(flow), flow.count]) ?? []);
+  return new Map(samples.at(-1)?.flows.map((flow) => [flowName(flow), flow.count - (before.get(flowName(flow)) ?? 0)]) ?? []);
+}
+
+/** Sums of what a connection or agent received and sent. */
+export function sumsOf(report: TrafficReport | undefined, { kind, name }: End): { received: number; sent: number } {
+  const sum = (is: (flow: Flow) => boolean): number => (report?.flows ?? []).filter(is).reduce((total, { count }) => total + count, 0);
+  return {
+    received: sum(({ to }) => to.kind === kind && to.name === name),
+    sent: sum(({ from }) => from.kind === kind && from.name === name),
+  };
 }

@@ -69,6 +69,10 @@ const DRIVERS = {
     if (round === 2) daemon.call('schedule.remove', { scheduleId: 's-0000000000000002' });
     return 's-0000000000000001 s-0000000000000002';
   },
+  search: async (fake) => {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return String(fake.daemon.searches);
+  },
   tabs: async (fake) => {
     fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
     return 'go';
@@ -77,8 +81,9 @@ const DRIVERS = {
 
 async function run(name, behind, port) {
   const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
-  if (name === 'inbox') fake.daemon.addWorkspace();
-  if (name === 'long' || name === 'interactive') fake.daemon.addLongConversation(2500);
+  if (name === 'decisions') fake.daemon.addDecisions();
+  if (name === 'inbox' || name === 'search') fake.daemon.addWorkspace();
+  if (name === 'long' || name === 'interactive' || name === 'search') fake.daemon.addLongConversation(2500);
   if (name === 'large' || name === 'interactive') {
     fake.daemon.proposals.push(largeProposal());
     fake.daemon.taskItems = manyItems();
@@ -120,7 +125,7 @@ async function runBehindProxy() {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'large', 'long', 'reads', 'proxy'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'decisions', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'search', 'large', 'long', 'reads', 'proxy'];
 const failed = [];
 for (const name of names) {
   console.log(name);

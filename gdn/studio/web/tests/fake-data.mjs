@@ -231,6 +231,15 @@ export const waits = () => ({
   proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(), schedules: schedules(),
 });
 
+/** What connections and agents sent to each other. */
+export const traffic = () => ({
+  at: at(60_000), since: at(0),
+  flows: [
+    [['agent', 'clerk'], ['agent', 'helper'], 12, 59_000], [['agent', 'clerk'], ['connection', 'hook'], 128, 20_000],
+    [['agent', 'helper'], ['agent', 'clerk'], 9, 30_000], [['connection', 'cli'], ['agent', 'clerk'], 3, 10_000], [['connection', 'hook'], ['agent', 'clerk'], 1402, 59_500],
+  ].map(([from, to, count, ms]) => ({ from: { kind: from[0], name: from[1] }, to: { kind: to[0], name: to[1] }, count, lastAt: at(ms) })),
+});
+
 /** A proposal of 20,000 lines, and 50,000 things that the agent of a task reported. */
 export const largeProposal = () => ({ ...proposal, runId: 'large', digest: 'a'.repeat(64) });
 export const manyItems = () => Array.from({ length: 50_000 }, (_, n) => ({ at: at(n), run: 1, type: 'tool', id: `t${n}`, name: 'read', state: 'completed', input: `thing ${n}`, output: 'ok' }));

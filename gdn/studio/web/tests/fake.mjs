@@ -34,6 +34,8 @@ export class FakeDaemon {
   isTaskOver = false;
   taskAsks = data.taskDetail.asks;
   taskMessages = ['Shorter, please.'];
+  /** Searches that have not ended. */
+  searches = 0;
   constructor() {
     const { events, ...others } = structuredClone(data.waits());
     Object.assign(this, others, { waiting: events });
@@ -123,6 +125,16 @@ export class FakeDaemon {
     this.conversations.unshift({ ...this.conversations[0], instanceKey: 'endless' });
     this.histories.set('endless', messages);
     this.endlessEvents = events;
+  }
+  /** One more of everything that is decided in two ways. */
+  addDecisions() {
+    const [question] = this.questions;
+    const parked = this.waiting.find((one) => one.standing === 'parked');
+    const [proposal] = this.proposals;
+    this.questions.push({ ...question, questionId: 'q-22222222' });
+    this.waiting.push({ ...parked, eventId: 'e-parked-2' }, { ...parked, eventId: 'e-now', standing: 'processing', crashes: 0 }, { ...parked, eventId: 'e-later', standing: 'waiting', crashes: 0 });
+    this.proposals.push({ ...proposal, runId: 'bad' }, { ...proposal, runId: 'stale' });
+    this.tasks.push({ ...this.tasks[0], taskId: 'new', title: 'New work', status: 'idle', blockedBy: undefined });
   }
   /** A second workspace, in which one call waits. */
   addWorkspace() {
@@ -306,6 +318,12 @@ function proposalOf(of, { sandbox }) {
   return of.proposals.find(({ runId, agentId }) => runId === sandbox.runId && agentId === sandbox.agentId);
 }
 
+function stateOf(of, params, state) {
+  const found = proposalOf(of, params);
+  found.state = state;
+  return ok({ ...found, proposal: found, files: ['src/a.rs'] });
+}
+
 function comment(of, { sandbox, workspaceId, ...params }) {
   const found = proposalOf(of, { sandbox });
   found.comments ??= [];
@@ -347,6 +365,13 @@ function changeTask(of, task, status) {
   of.tell({ type: 'task.changed', taskId: task.taskId, status });
 }
 
+function standOfTask(of, { taskId }, status) {
+  const task = of.tasks.find((one) => one.taskId === taskId);
+  delete task.blockedBy;
+  changeTask(of, task, status);
+  return ok(task);
+}
+
 function endTask(of, task, text) {
   of.tellTask([{ type: 'text', text }, { type: 'result', isOk: true, text: 'done' }], true);
   changeTask(of, task, 'completed');
@@ -365,6 +390,7 @@ const rewound = { checkpointId: 'checkpoint_001', isChanged: true, messagesRemov
 const CALLS = {
   'daemon.status': () => ok({ version: { protocol: 3, goondan: '0.1.0' }, pid: 4242, startedAt: data.at(0), stateRoot: '/home/ada/.goondan', openFiles: { open: 41, limit: 524288 }, stopping: false, workspaces: [data.workspace()] }),
   'workspace.list': () => ok({ workspaces: [data.workspace()] }),
+  'workspace.traffic': () => ok(data.traffic()),
   'workspace.usage': (_, { by }) => ok(data.usageReport(by)),
   'workspace.audit': (_, params) => auditPage(params),
   'daemon.processes': () => ok({ processes: data.processes() }),
@@ -411,15 +437,15 @@ const CALLS = {
     return ok({ call });
   },
   'question.list': (of) => ok({ questions: of.questions }),
-  'question.show': (of) => ok({ question: of.questions[0], form: of.form }),
+  'question.show': (of, { questionId }) => ok({ question: of.questions.find((one) => one.questionId === questionId), form: of.form }),
   'question.answer': (of, { questionId, content }) => {
     of.answered = content;
-    of.questions = [];
+    of.questions = of.questions.filter((one) => one.questionId !== questionId);
     of.tell({ type: 'question.closed', instanceKey: 'main', questionId, how: 'accept' });
     return ok({ questionId, action: 'accept' });
   },
   'question.decline': (of, { questionId }) => {
-    of.questions = [];
+    of.questions = of.questions.filter((one) => one.questionId !== questionId);
     return ok({ questionId, action: 'decline' });
   },
   'event.list': (of, { instanceKey }) => ok({ events: of.waiting.filter((one) => instanceKey === undefined || one.instanceKey === instanceKey) }),
@@ -427,6 +453,7 @@ const CALLS = {
   'event.resume': (of, params) => stand(of, params, 'waiting'),
   'event.pause': (of, params) => stand(of, params, 'paused'),
   'event.drop': (of, params) => stand(of, params, null),
+  'event.cancel': (of, params) => stand(of, params, null),
   'event.send': send,
   'schedule.list': schedulePage,
   'schedule.move': changeSchedule,
@@ -441,21 +468,21 @@ const CALLS = {
     const next = end < diff.length ? { next: end } : {};
     return ok({ data: Buffer.from(diff.slice(offset, end)).toString('base64'), total: diff.length, ...next });
   },
-  'proposal.check': (of, params) => ok({ proposal: proposalOf(of, params), canApply: true, refusals: [], base: {} }),
+  'proposal.check': (of, params) => {
+    const found = proposalOf(of, params);
+    const refusals = found.runId === 'stale' ? [{ kind: 'changed', path: 'src/a.rs', reason: 'changed since' }] : [];
+    return ok({ proposal: found, canApply: refusals.length === 0, refusals, base: {} });
+  },
+  'proposal.merge': (of, params) => ok({ proposal: { ...proposalOf(of, params), agentId: 'coder-merged' }, conflicts: [] }),
+  'proposal.revert': (of, params) => stateOf(of, params, 'reverted'),
   'proposal.comment': comment,
   'proposal.uncomment': (of, { sandbox, number }) => {
     const found = proposalOf(of, { sandbox });
     found.comments = found.comments.filter((one) => one.number !== number);
     return ok({});
   },
-  'proposal.apply': (of) => {
-    of.proposals[0].state = 'applied';
-    return ok({ proposal: of.proposals[0], files: ['src/a.rs'] });
-  },
-  'proposal.reject': (of) => {
-    of.proposals[0].state = 'rejected';
-    return ok(of.proposals[0]);
-  },
+  'proposal.apply': (of, params) => stateOf(of, params, 'applied'),
+  'proposal.reject': (of, params) => stateOf(of, params, 'rejected'),
   'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting') || one.blockedBy !== undefined) : of.tasks }),
   'task.show': (of, { taskId }) => {
     const info = of.tasks.find((one) => one.taskId === taskId);
@@ -489,10 +516,67 @@ const CALLS = {
     delete task.blockedBy;
     return ok(task);
   },
-  'task.resume': (of, { taskId }) => ok(of.tasks.find((one) => one.taskId === taskId)),
+  'task.start': (of, params) => standOfTask(of, params, 'running'),
+  'task.pause': (of, params) => standOfTask(of, params, 'paused'),
+  'task.resume': (of, params) => standOfTask(of, params, 'running'),
+  'task.cancel': (of, params) => standOfTask(of, params, 'cancelled'),
+  'task.approve': (of, params) => standOfTask(of, params, 'completed'),
+  'task.provide': answerTask,
+  'task.checkpoint': () => ok(data.checkpoints[0]),
+  'task.restore': () => ok({ checkpointId: 'checkpoint_001', skipped: [], added: [], changed: ['docs/b.md'], removed: [], preRestore: 'checkpoint_003' }),
+  'bundle.revert': () => ok(data.bundle),
+  'bundle.pin': () => ok(data.bundle),
   'bundle.status': (_, { instanceKey }) => (instanceKey === 'main' ? ok(data.bundle) : refusal('invalidRequest', 'Nothing was proposed in this conversation.', 'see docs/bundles.md')),
   'bundle.show': () => ok({ changeset: data.bundle.changesets[0], diff: data.DIFF }),
 };
+
+/** Hits of an answer, as in Studio. */
+const ANSWER_HITS = 100;
+
+/** What a search finds: names, tasks, proposals, patches, the log, and messages. */
+function* hitsOf(daemon, text) {
+  const wanted = text.toLowerCase();
+  const hit = (kind, id, words, more = {}) => {
+    const at = words.toLowerCase().indexOf(wanted);
+    const end = at + wanted.length;
+    return at === -1 ? [] : [{ kind, workspaceId: data.WORKSPACE, id, title: id, text: { before: words.slice(Math.max(0, at - 80), at), found: words.slice(at, end), after: words.slice(end, end + 80) }, ...more }];
+  };
+  for (const { instanceKey } of daemon.conversations) yield* hit('conversation', instanceKey, instanceKey);
+  for (const { approvalId, summary, toolName } of daemon.approvals) yield* hit('approval', approvalId, summary, { title: toolName });
+  for (const one of daemon.otherApprovals ?? []) yield* hit('approval', one.approvalId, one.summary, { title: one.toolName, workspaceId: data.OTHER });
+  for (const { taskId, title, updatedAt } of daemon.tasks) {
+    yield* hit('task', taskId, title, { title: title === '' ? taskId : title, at: updatedAt });
+    if (taskId === 'fix-the-login') for (const item of daemon.taskItems) yield* hit('work', taskId, JSON.stringify(item), { at: item.at });
+  }
+  for (const { runId, agentId, notes = '', createdAt } of daemon.proposals) {
+    const name = `${runId}/${agentId}`;
+    yield* hit('proposal', name, notes, { at: createdAt });
+    for (const file of runId === 'fix' ? ['src/a.rs', 'src/b.rs'] : []) yield* hit('patch', name, file, { place: file });
+  }
+  yield* hit('log', 'event accepted', 'event accepted', { at: data.at(0) });
+  for (const [key, messages] of daemon.histories) {
+    for (const { id, createdAt, data: { content } } of messages) {
+      yield* hit('message', key, typeof content === 'string' ? content : content.map((part) => part.text ?? JSON.stringify(part.input ?? part.output)).join('\n'), { place: id, at: createdAt });
+    }
+  }
+  for (const { turnId, spanId, traceId, instanceKey, timestamp } of data.turnEvents) yield* hit('trace', traceId, turnId, { title: instanceKey, place: spanId, at: timestamp });
+}
+
+/** A search of `wait` finds nothing and does not end. */
+function search(daemon, response, { text, after = 0 }) {
+  response.writeHead(200, { 'Content-Type': 'application/x-ndjson', 'Content-Security-Policy': CSP, 'Cache-Control': 'no-store' });
+  const write = (line) => response.write(`${JSON.stringify(line)}\n`);
+  if (text === 'wait') {
+    daemon.searches += 1;
+    response.on('close', () => (daemon.searches -= 1));
+    return write({ progress: { stage: 'conversations', read: 5 } });
+  }
+  const hits = [...hitsOf(daemon, text)];
+  const end = after + ANSWER_HITS;
+  for (const hit of hits.slice(after, end)) write({ hit });
+  write({ end: { read: 12, skipped: 0, ...(end < hits.length ? { next: end } : {}) } });
+  return response.end();
+}
 
 async function bodyOf(request) {
   let text = '';
@@ -541,6 +625,7 @@ export async function startFake({ write = true, port = 0, behind } = {}) {
     if (!tokens.has((request.headers.authorization ?? '').replace('Bearer ', ''))) return answer(response, 401, refusal(undefined, 'Not logged in.', 'run `gdn studio` again'));
     if (!daemon.isUp) return answer(response, 503, refusal('unreachable', 'No daemon can be reached.', 'start it: `gdn run`'));
     if (path === '/api/stream') return openStream(daemon, response, body);
+    if (path === '/api/search') return search(daemon, response, body);
     return answer(response, 200, await daemon.call(body.method, body.params));
   }
   async function file(path, response) {

@@ -66,6 +66,16 @@ pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOu
         .count(Metric::GenAiOperationDuration, labels, took);
 }
 
+/// Counts a successful call to a connection as traffic of its agent.
+pub(super) fn count_sent(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOutcome) {
+    let (CallTarget::Connection { name }, CallOutcome::Ok(_)) = (&call.target, outcome) else {
+        return;
+    };
+    if let Some((workspace, cx)) = fleet.workspace_and_cx(&call.at.workspace_id) {
+        workspace.count_call(cx, &call.agent, name);
+    }
+}
+
 /// Counts the usage of a reply once the ledger holds it.
 pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &LedgerSum) {
     let usage = &line.spending.usage;

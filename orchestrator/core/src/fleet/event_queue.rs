@@ -206,6 +206,9 @@ impl Workspace {
         let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
         let is_new = before == EventState::Unknown;
         let key = &instance.instance_key;
+        if is_new {
+            self.count_event(cx, key, &event.source);
+        }
         let accepted = LifecycleEvent::EventAccepted {
             instance_key: key.clone(),
             event_id: event.id.clone(),

@@ -42,7 +42,8 @@ impl Fleet {
             swarm: None,
             extra: JsonObject::new(),
         };
-        let workspace = Workspace::new(record, Arc::new(Sources::default()));
+        let now = fleet.now().wall;
+        let workspace = Workspace::new(record, Arc::new(Sources::default()), now);
         fleet.workspaces.insert(id.clone(), workspace);
         fleet.add_ready_model(&id, definition, ProcessId(1));
         (fleet, id)

@@ -77,10 +77,11 @@ impl Fleet {
         let id = record.workspace_id.clone();
         let (_, watch_epoch) = self.cx.uuid().as_u64_pair();
         self.cx.audience_mut().open(&id, watch_epoch);
+        let now = self.cx.now().wall;
         let workspace = self.workspaces.entry(id);
         let workspace = workspace.or_insert_with(|| Workspace {
             parked: ParkedEvents::new(parked),
-            ..Workspace::new(record.clone(), sources.clone())
+            ..Workspace::new(record.clone(), sources.clone(), now)
         });
         workspace.record = record;
         workspace.sources = sources.clone();

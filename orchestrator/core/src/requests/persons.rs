@@ -180,6 +180,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::FollowLogs(_)
         | Call::ReadAudit(_)
         | Call::ReadUsage(_)
+        | Call::ReadTraffic(_)
         | Call::ListEvents(_)
         | Call::ListQuestions(_)
         | Call::ShowQuestion(_)

@@ -25,6 +25,7 @@ class AuditPage extends Page {
   #told: AuditPageTold = { records: [], unreadable: 0 };
   #pages = 1;
   #containing = '';
+  #isFilterRead = false;
 
   protected heading(): string {
     return 'Audit';
@@ -49,6 +50,8 @@ class AuditPage extends Page {
   }
 
   protected content(): TemplateResult {
+    if (!this.#isFilterRead) this.#containing = this.route.query.get('q') ?? '';
+    this.#isFilterRead = true;
     const text = this.#containing.toLowerCase();
     const found = this.#told.records.filter(({ record }) => text === '' || JSON.stringify(record).toLowerCase().includes(text));
     const rows = [...found].reverse().map(({ record: { at, event, ...fields } }) => [
@@ -61,7 +64,7 @@ class AuditPage extends Page {
       void this.reload();
     };
     return html`<p class="field search"><label for="search">Filter records by text</label>
-        <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => {
+        <input id="search" type="search" data-search autocomplete="off" .defaultValue=${this.#containing} @input=${(event: InputEvent) => {
           this.#containing = (event.target as HTMLInputElement).value.trim();
           this.requestUpdate();
         }}></p>

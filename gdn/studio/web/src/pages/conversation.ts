@@ -24,6 +24,9 @@ import { deleteConversation, exportConversation } from '../whole.js';
 import type { Approval, Checkpoint, CutMessage, Instance, Message, MessagePage, Question, RuntimeEvent, Schedule, WaitingEvent, WorkspaceChange } from '../types.js';
 
 const PAGE_MESSAGES = 50;
+/** A message of the address is looked for in pages of so many. */
+const SEEK_MESSAGES = 500;
+const SEEK_PAGES_MAX = 100;
 /** Most pages that are read to close a gap; a longer one begins anew at the end. */
 const GAP_PAGES_MAX = 20;
 /** What happens in a row in a turn in progress is one reason to read its messages. */
@@ -32,6 +35,8 @@ const PENDING_SETTLE_MS = 40;
 const TURNS_SHOWN = 20;
 /** From so near to its end on, a conversation follows what arrives. */
 const NEAR_END_PX = 80;
+/** A message that was looked for is kept in view for so many frames. */
+const SETTLE_FRAMES = 6;
 
 /** Messages in their order, and where each call, each result and the first message of each step is. */
 interface Arranged {
@@ -72,6 +77,8 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** The step whose reply is among the messages by now. */
   #saidStep = '';
   #pending: ReturnType<typeof setTimeout> | undefined;
+  /** The message of the address, until it was shown. */
+  #sought: string | null = null;
   readonly #scrolled = (): void => this.#onScroll();
 
   get #key(): string {
@@ -83,6 +90,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   }
 
   override connectedCallback(): void {
+    this.#sought = this.route.query.get('message');
+    // The page begins at that message, not at the end.
+    this.#isAtEnd = this.#sought === null;
     super.connectedCallback();
     window.addEventListener('scroll', this.#scrolled, { passive: true });
   }
@@ -143,6 +153,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     this.#schedules = schedules.all;
     this.#readAfter(reply);
     const arrived = this.#state.total - before.total;
+    if (this.#sought !== null) void this.#seek(this.#sought);
     if (before.total > 0 && arrived > 0) studio.announce(`${counted(arrived, 'new message')}.`);
   }
 
@@ -224,6 +235,55 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     } catch {
       // When the daemon is back, the stream triggers a complete reload.
     }
+  }
+
+  /** Reads back to a message, and moves to it. */
+  async #seek(id: string): Promise<void> {
+    this.#sought = null;
+    const place = (): number => [...this.#state.messages, ...this.#state.pending].findIndex((message) => message.id === id);
+    this.#isReadingEarlier = true;
+    try {
+      for (let pages = 0; pages < SEEK_PAGES_MAX && place() === -1 && this.#state.previous !== null && this.isConnected; pages += 1) {
+        const { previous } = this.#state;
+        const page = await call<MessagePage>('instance.page', studio.of({ instanceKey: this.#key, before: previous, limit: SEEK_MESSAGES }));
+        // The conversation was rewound meanwhile, or its end was read again.
+        if (this.#state.previous === previous) this.#state = withEarlier(this.#state, page);
+      }
+    } catch (thrown) {
+      studio.announce(`Cannot read the message: ${asApiError(thrown).message}`);
+    } finally {
+      this.#isReadingEarlier = false;
+    }
+    const at = place();
+    if (at === -1) {
+      this.outcome = 'The message of the address is not in this conversation any more.';
+      return this.requestUpdate();
+    }
+    const { messages, pending, total } = this.#state;
+    this.#isAtEnd = false;
+    this.#chunks.skipTo(Math.max(0, total - messages.length), messages.length + pending.length, at);
+    this.isRead = true;
+    this.requestUpdate();
+    await this.updateComplete;
+    // Entries that come into the document near it can move it.
+    for (let frame = 0; frame < SETTLE_FRAMES; frame += 1) {
+      const shown = this.querySelector<HTMLElement>(`[data-message="${CSS.escape(id)}"]:not([hidden])`) ?? this.#callOf(at);
+      if (shown === null) return;
+      shown.tabIndex = -1;
+      shown.classList.add('sought');
+      shown.focus({ preventScroll: true });
+      shown.scrollIntoView({ block: 'center' });
+      await new Promise((resolve) => requestAnimationFrame(resolve));
+    }
+  }
+
+  /** The call with whose result a message is shown. */
+  #callOf(at: number): HTMLElement | null {
+    const message = [...this.#state.messages, ...this.#state.pending][at];
+    const result = message === undefined ? undefined : partsOf(message).find(({ type }) => type === 'tool-result');
+    const call = result === undefined ? null : this.querySelector<HTMLDetailsElement>(`[data-call="${CSS.escape((result as ResultPart).toolCallId)}"]`);
+    if (call !== null) call.open = true;
+    return call;
   }
 
   #onScroll(): void {

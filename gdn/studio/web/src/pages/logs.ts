@@ -6,11 +6,11 @@ import { FollowingPage } from '../following.js';
 import { counted } from '../parts/figures.js';
 import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
-import { type LogLine, logReducer, type LogState } from '../store.js';
+import { LOG_LINES_MAX, type LogLine, logReducer, type LogState } from '../store.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
 
-const TAIL_LINES = 500;
+const TAIL_LINES = LOG_LINES_MAX;
 /** More are not in the document. */
 const SHOWN_MAX = 300;
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'];
@@ -19,6 +19,7 @@ const NEAR_END_PX = 60;
 
 class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
   #containing = '';
+  #isFilterRead = false;
   #level = 'trace';
   #process = '';
   #isPaused = false;
@@ -52,6 +53,7 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
   }
 
   #choose(): void {
+    this.#readFilter();
     const text = this.#containing.toLowerCase();
     const least = LEVELS.indexOf(this.#level);
     const isChosen = (line: LogLine): boolean =>
@@ -66,7 +68,15 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
     if (box !== null && !this.#isPaused && this.#isAtEnd) box.scrollTop = box.scrollHeight;
   }
 
+  /** The filter of the address, such as that of a search, until another one is typed. */
+  #readFilter(): void {
+    if (this.#isFilterRead) return;
+    this.#isFilterRead = true;
+    this.#containing = this.route.query.get('q') ?? '';
+  }
+
   protected content(): TemplateResult {
+    this.#readFilter();
     const feed = this.feed;
     const processes = [...new Set((feed?.state.lines ?? []).map((line) => String(line['process'] ?? '')))].filter((name) => name !== '').sort();
     const select = (id: string, label: string, values: [string, string][], choose: (value: string) => void): TemplateResult =>
@@ -81,7 +91,7 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
     return html`${feed?.standing === 'lost' && feed.failure !== null ? view.failureView(feed.failure) : ''}
       <div class="filters">
         <p class="field search"><label for="search">Filter lines by text</label>
-          <input id="search" type="search" data-search autocomplete="off" @input=${(event: InputEvent) => {
+          <input id="search" type="search" data-search autocomplete="off" .defaultValue=${this.#containing} @input=${(event: InputEvent) => {
             this.#containing = (event.target as HTMLInputElement).value.trim();
             this.#choose();
           }}></p>

@@ -92,7 +92,7 @@ class ProposalsPage extends Page {
       ${proposal.notes === undefined ? nothing : html`<blockquote>${harmless(proposal.notes)}</blockquote>`}
       ${this.#taskView(proposal)}
       ${check === null ? nothing : this.#checkView(check)} ${this.#actions(proposal, check)}
-      <h2>Patch</h2>${patchView(this.#reviewed)}
+      <h2>Patch</h2>${patchView(this.#reviewed, this.route.query.get('file') ?? '')}
       <h2>Files</h2>${view.tableView('Files', ['File', 'What', 'Size'], files)}
       ${proposal.summary === undefined ? nothing : html`<h2>Summary of the worker</h2>${view.blockView(proposal.summary, 'Summary')}`}
       ${proposal.testLog === undefined ? nothing : html`<h2>Test output</h2>${view.blockView(proposal.testLog, 'Test log')}`}

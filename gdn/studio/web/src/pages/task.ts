@@ -48,6 +48,8 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   /** Time before which the stream is not drawn again. */
   #restUntilMs = 0;
   #isAtEnd = true;
+  /** The text of the address, until it was found in the live work. */
+  #sought = '';
 
   protected heading(): string {
     return `Task ${oneLine(this.#detail?.info.title ?? this.route.arg)}`;
@@ -58,7 +60,8 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   protected begin(): Feed<TaskStreamState, TaskPart> {
-    this.#isAtEnd = true;
+    this.#sought = this.route.query.get('find')?.toLowerCase() ?? '';
+    this.#isAtEnd = this.#sought === '';
     return new Feed('task.watch', studio.of({ taskId: this.#id }), taskReducer);
   }
 
@@ -108,6 +111,20 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   protected override updated(): void {
     const box = this.querySelector('.stream');
     if (box !== null && this.#isAtEnd) box.scrollTop = box.scrollHeight;
+    if (this.#sought !== '' && this.feed?.state.isBehind === false) this.#seek();
+  }
+
+  /** Moves to the latest entry of the live work with the text of the address. */
+  #seek(): void {
+    const entries = [...this.querySelectorAll<HTMLElement>('.stream .entry')];
+    const found = entries.findLast((entry) => entry.textContent?.toLowerCase().includes(this.#sought));
+    if (found === undefined) return;
+    this.#sought = '';
+    for (const details of found.querySelectorAll('details')) details.open = true;
+    found.tabIndex = -1;
+    found.classList.add('sought');
+    found.focus({ preventScroll: true });
+    found.scrollIntoView({ block: 'center' });
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {

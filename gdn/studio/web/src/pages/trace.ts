@@ -63,6 +63,13 @@ class TracePage extends Page {
   #outcome = '';
   #selected = 0;
   #first = 0;
+  /** The span of the address, until it was found. */
+  #wanted: string | null = null;
+
+  override connectedCallback(): void {
+    this.#wanted = this.route.query.get('span');
+    super.connectedCallback();
+  }
 
   protected heading(): string {
     return this.#isComparison ? 'Comparison of traces' : this.route.arg === '' ? 'Traces' : 'Trace';
@@ -178,6 +185,7 @@ class TracePage extends Page {
 
   #traceView({ traceId, isPartial, isBegun, waterfall, asked, layoutMs }: Shown): TemplateResult {
     const { spans, startMs, endMs } = waterfall;
+    this.#findWanted(spans);
     if (spans.length === 0) return html`<p class="faint">No spans.</p>`;
     return html`<p><span class="name">${oneLine(traceId)}</span> · ${counted(spans.length, 'span')} ·
         ${duration(endMs - startMs)} ${isBegun ? html`· <span data-begun>so far; the rest is being read</span>` : nothing}
@@ -189,6 +197,16 @@ class TracePage extends Page {
 
   override updated(): void {
     this.querySelector<HTMLElement & { requestUpdate(): void }>('gdn-waterfall')?.requestUpdate();
+  }
+
+  /** Selects the span of the address, once it is read. */
+  #findWanted(spans: Span[]): void {
+    if (this.#wanted === null) return;
+    const index = spans.findIndex(({ spanId }) => spanId === this.#wanted);
+    if (index === -1) return;
+    this.#wanted = null;
+    this.#selected = index;
+    this.#first = Math.floor(index / TABLE_ROWS) * TABLE_ROWS;
   }
 
   #select(index: number): void {

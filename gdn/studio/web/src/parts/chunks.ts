@@ -8,6 +8,8 @@ import { chunksOf } from './virtual.js';
 /** So many entries are all in the document. */
 const WHOLE_MAX = 300;
 const CHUNK_ENTRIES = 25;
+/** The height of an entry that was never in the document. */
+const ENTRY_PX = 110;
 /** Entries so far from the visible ones are in the document. */
 const AROUND = '1200px 0px';
 
@@ -39,6 +41,14 @@ export class Chunks implements ReactiveController {
   /** Forgets the heights, because the entries are others. */
   forget(): void {
     this.#away.clear();
+  }
+
+  /** Takes entries out of the document that were never in it, except those around `at`; they come back when they are near. */
+  skipTo(before: number, loaded: number, at: number): void {
+    for (const { number, first, end } of chunksOf(before, loaded, CHUNK_ENTRIES)) {
+      if (at >= first - CHUNK_ENTRIES && at < end + CHUNK_ENTRIES) this.#away.delete(number);
+      else if (!this.#away.has(number)) this.#away.set(number, (end - first) * ENTRY_PX);
+    }
   }
 
   /** `loaded` entries, before which `before` are not loaded. */

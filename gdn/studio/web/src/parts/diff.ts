@@ -56,9 +56,9 @@ export function diffView(diff: string, label: string): TemplateResult {
   return html`<gdn-diff .diff=${diff} .label=${label}></gdn-diff>`;
 }
 
-/** The patch of a proposal, with comments. */
-export function commentedDiffView(diff: string, label: string, commented: Commented): TemplateResult {
-  return html`<gdn-diff .diff=${diff} .label=${label} .commented=${commented}></gdn-diff>`;
+/** The patch of a proposal, with comments. The page moves to `file`, if it is not empty. */
+export function commentedDiffView(diff: string, label: string, commented: Commented, file = ''): TemplateResult {
+  return html`<gdn-diff .diff=${diff} .label=${label} .commented=${commented} .wanted=${file}></gdn-diff>`;
 }
 
 /** The color of a line, and its changed words. */
@@ -70,6 +70,9 @@ export class DiffElement extends LitElement {
   declare diff: string;
   declare commented: Commented | null;
   label = '';
+  /** The file of the page's address. */
+  wanted = '';
+  #wasFound = '';
   #files: DiffFile[] = [];
   #tree: TreeNode[] = [];
   #isOpen: boolean[] = [];
@@ -177,6 +180,7 @@ export class DiffElement extends LitElement {
 
   /** Tab stops once in each file; the arrow keys move among its lines. */
   protected override updated(): void {
+    this.#goToWanted();
     for (const body of this.querySelectorAll('tbody[data-chunk]')) this.#observer?.observe(body);
     for (const table of this.querySelectorAll('table.diff')) {
       if (table.querySelector('button[data-row][tabindex="0"]') !== null) continue;
@@ -221,6 +225,15 @@ export class DiffElement extends LitElement {
             <span class="good">${changes.added === 0 ? '' : `+${changes.added}`}</span>
             <span class="bad">${changes.removed === 0 ? '' : `-${changes.removed}`}</span></button>`}</li>`;
     })}</ul>`;
+  }
+
+  /** Moves to the file of the address; once, because the person then moves on. */
+  #goToWanted(): void {
+    if (this.wanted === this.#wasFound) return;
+    const at = this.#files.findIndex(({ path }) => path === this.wanted);
+    if (at === -1) return;
+    this.#wasFound = this.wanted;
+    void this.#goTo(at);
   }
 
   /** Unfolds a file, and moves to it. */

@@ -5,7 +5,7 @@ import { deflateSync } from 'node:zlib';
 import { filesOfDiff, sideRows, treeOf } from '../../src/parts/patch.ts';
 import { bytesOf85 } from '../../src/parts/image.ts';
 import { changedWords, codeLines, markdownTokens } from '../../src/rich.ts';
-import { trafficOf } from '../../src/traffic.ts';
+import { flowName, recentOf, sumsOf, withSample } from '../../src/traffic.ts';
 
 const DIFF = '--- a/a.rs\n+++ b/a.rs\n@@ -1,4 +1,4 @@\n same\n-old one\n-old two\n+new one\n end\n+more\n';
 
@@ -59,11 +59,19 @@ test('the base 85 of git is read', () => {
   assert.equal(bytesOf85(['Z0']), null);
 });
 
-test('traffic is of the last minutes, by connection and agent', () => {
-  const told = (ms, type, instanceKey) => ({ cursor: '', at: new Date(ms).toISOString(), event: { type, instanceKey } });
-  const context = { agentOf: new Map([['hook:ann', 'clerk'], ['clerk:hook:bob', 'clerk'], ['main', 'clerk']]), connections: ['hook'], nowMs: 100_000, withinMs: 50_000 };
-  const recent = [told(10_000, 'event.accepted', 'hook:ann'), told(60_000, 'event.accepted', 'hook:ann'), told(70_000, 'event.accepted', 'clerk:hook:bob'), told(90_000, 'turn.started', 'main'), told(90_000, 'event.accepted', 'unknown')];
-  const { flows, agents } = trafficOf(recent, context);
-  assert.deepEqual(flows, [{ from: 'hook', to: 'clerk', times: 2, lastMs: 70_000 }]);
-  assert.deepEqual(agents.get('clerk'), { events: 2, lastMs: 90_000 });
+test('traffic counts from the sample before the last minutes, and from 0 after a restart', () => {
+  const flow = { from: { kind: 'connection', name: 'hook' }, to: { kind: 'agent', name: 'clerk' }, lastAt: 't' };
+  const report = (second, count, since = 'start') => ({ at: new Date(second * 1000).toISOString(), since, flows: [{ ...flow, count }] });
+  const recent = (samples) => recentOf(samples).get(flowName(flow));
+  let samples = withSample([], report(0, 7), 60_000);
+  assert.equal(recent(samples), 0, 'what came before the page is not recent');
+  samples = [20, 40, 70, 90].reduce((all, second, at) => withSample(all, report(second, 8 + at), 60_000), samples);
+  assert.deepEqual(samples.map(({ at }) => Date.parse(at) / 1000), [20, 40, 70, 90]);
+  assert.equal(recent(samples), 3);
+  samples = withSample(samples, report(100, 2, 'restart'), 60_000);
+  assert.equal(samples.length, 1);
+  assert.equal(recent(samples), 0);
+  const both = { at: 't', since: 't', flows: [{ ...flow, count: 2 }, { ...flow, from: flow.to, to: flow.from, count: 3 }] };
+  assert.deepEqual(sumsOf(both, flow.to), { received: 2, sent: 3 });
+  assert.deepEqual(sumsOf(undefined, flow.to), { received: 0, sent: 0 });
 });
