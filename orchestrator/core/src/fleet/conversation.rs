@@ -858,6 +858,7 @@ mod tests {
             auth: None,
             reply_to: None,
             chain: None,
+            join: None,
             metadata: JsonObject::new(),
         }
     }
