@@ -226,7 +226,7 @@ mod tests {
         let mut store = open(&disk);
         join(&mut store).unwrap();
         for _ in 0..2 {
-            store.inbox.rewrite(&disk).unwrap();
+            store.rewrite_inbox().unwrap();
             assert_eq!(waiting(&store), ["other", "b"]);
             assert_eq!(store.state().waiting[1], whole());
             let merged = store.event_state(&id("a")).unwrap();
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!(store.events(Some(&id("a"))).unwrap(), [part("a")]);
         }
         answer(&mut store);
-        store.inbox.rewrite(&disk).unwrap();
+        store.rewrite_inbox().unwrap();
         drop(store);
         let mut store = open(&disk);
         assert_eq!(waiting(&store), ["other"]);
