@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::event_join::{EventJoin, JoinPart};
 use crate::ids::{AgentName, ConnectionName, EventId, InstanceKey};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
@@ -84,6 +85,9 @@ pub struct AgentEvent {
     /// Origin of the event, if an agent sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Chain>,
+    /// Its role in a join, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<EventJoin>,
     /// Free-form metadata; `inReplyTo` is the id of the event this one answers.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
@@ -119,6 +123,12 @@ impl AgentEvent {
             }
         }
         all
+    }
+
+    /// The part of a join that it is, while it waits for the other parts.
+    #[must_use]
+    pub fn waits_as(&self) -> Option<&JoinPart> {
+        self.join.as_ref().and_then(EventJoin::as_part)
     }
 }
 

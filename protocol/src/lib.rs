@@ -34,6 +34,7 @@ pub mod egress;
 pub mod envelope;
 pub mod event;
 pub mod event_header;
+pub mod event_join;
 pub mod export;
 pub mod extension_settings;
 pub mod field;

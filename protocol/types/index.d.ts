@@ -68,6 +68,8 @@ export interface AgentEvent {
   readonly properties?: JsonObject;
   readonly instanceKey?: string;
   readonly metadata?: JsonObject;
+  /** If the input has the texts of several events: the join, and the other events. */
+  readonly join?: { readonly role: "whole"; readonly name: string; readonly parts: string[] };
   readonly source: { readonly kind: "agent" | "connector"; readonly name: string; readonly [name: string]: any };
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn event_of(message: &Message) -> Option<AgentEvent> {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: JsonObject::new(),
     })
 }

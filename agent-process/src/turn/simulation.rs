@@ -517,6 +517,7 @@ fn event() -> AgentEvent {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }

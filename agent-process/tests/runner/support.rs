@@ -291,6 +291,7 @@ impl Orchestrator {
                 auth: None,
                 reply_to: None,
                 chain: None,
+                join: None,
                 metadata: JsonObject::new(),
             },
         })));

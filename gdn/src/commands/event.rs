@@ -152,12 +152,11 @@ async fn list(args: EventListArgs, context: &Context) -> Result<(), Failure> {
         return output.data(text);
     }
     output.data(table_of(&events).render(output.canvas()))?;
-    for parked in events
-        .iter()
-        .filter(|event| event.standing == EventStanding::Parked)
-    {
-        let reason = parked.reason.as_deref().unwrap_or_default();
-        output.note(format!("{}: {}", parked.event_id, text::one_line(reason)));
+    // Parked events, and parts of joins.
+    for event in &events {
+        if let Some(reason) = &event.reason {
+            output.note(format!("{}: {}", event.event_id, text::one_line(reason)));
+        }
     }
     Ok(())
 }
@@ -180,7 +179,7 @@ fn table_of(events: &[EventInfo]) -> Table {
             EventStanding::Parked => style::BAD,
             EventStanding::Paused => style::WARN,
             EventStanding::Processing => style::GOOD,
-            EventStanding::Waiting => style::FAINT,
+            EventStanding::Waiting | EventStanding::Joining => style::FAINT,
         };
         table.row([
             Cell::from(&event.event_id),

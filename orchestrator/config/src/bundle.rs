@@ -21,6 +21,7 @@ mod connections;
 mod egress;
 mod event_tool;
 mod headers;
+mod joins;
 mod members;
 mod notify;
 mod oauth;

@@ -50,12 +50,25 @@ fn rule(rule: &IngressRule) -> Value {
         KeyRule::Fixed(key) => json!({"fixed": key}),
         KeyRule::Property { name, prefix } => json!({"property": name, "prefix": prefix}),
     };
-    json!({
+    let mut content = json!({
         "event": rule.event,
         "properties": rule.properties,
         "agent": rule.agent,
         "key": key,
-    })
+    });
+    // Rules without a join keep their digest.
+    if let (Some(join), Some(content)) = (&rule.join, content.as_object_mut()) {
+        let join = json!({
+            "name": join.name,
+            "part": join.part,
+            "keyProperty": join.key_property,
+            "all": join.all,
+            "timeoutMs": join.timeout_ms,
+            "onTimeout": join.on_timeout,
+        });
+        content.insert("join".to_owned(), join);
+    }
+    content
 }
 
 /// Sorts the fields of all objects. Any crate of the program may configure `serde_json` to preserve

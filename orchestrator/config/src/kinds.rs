@@ -16,6 +16,7 @@ pub(crate) mod connector;
 pub(crate) mod extension;
 pub(crate) mod fallbacks;
 pub(crate) mod inheritance;
+pub(crate) mod joins;
 mod keyword_lists;
 pub(crate) mod model;
 pub(crate) mod notify;

@@ -84,6 +84,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::egress::AllowList;
 use goondan_protocol::event_header::HeaderTemplate;
+use goondan_protocol::event_join::JoinTimeout;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::permissions::Permissions;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -409,6 +410,21 @@ pub struct IngressRule {
     pub agent: Option<AgentName>,
     /// The conversation it goes to.
     pub key: KeyRule,
+    /// The join whose part the event is.
+    pub join: Option<IngressJoin>,
+}
+
+/// A join, and the part of it that the events of a rule are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngressJoin {
+    pub name: String,
+    pub part: String,
+    /// The property that tells sets in one conversation apart.
+    pub key_property: Option<String>,
+    /// Names of all parts, sorted. At least two.
+    pub all: Vec<String>,
+    pub timeout_ms: u64,
+    pub on_timeout: JoinTimeout,
 }
 
 /// Selects the conversation key of an event.

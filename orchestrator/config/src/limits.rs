@@ -77,6 +77,15 @@ pub const DEFAULT_ERROR_MESSAGE_LIMIT_CHARS: usize = 1_000;
 /// Largest `errorMessageLimit`, in characters.
 pub const MAX_ERROR_MESSAGE_LIMIT_CHARS: usize = 100_000;
 
+/// Most parts of a join.
+pub const MAX_JOIN_PARTS: usize = 16;
+
+/// Default of a join's `timeoutSeconds`.
+pub const DEFAULT_JOIN_TIMEOUT_SECONDS: u64 = 3_600;
+
+/// Largest `timeoutSeconds` of a join.
+pub const MAX_JOIN_TIMEOUT_SECONDS: u64 = 30 * 24 * 3_600;
+
 /// Largest `maxStepsPerTurn`.
 pub const MAX_STEPS_PER_TURN: u32 = 10_000;
 

@@ -73,6 +73,8 @@ pub(crate) mod inbox;
 mod indeterminate_calls;
 #[cfg(test)]
 mod inspection;
+mod join_sets;
+mod joins;
 pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
 pub(crate) mod model_failures;

@@ -241,6 +241,7 @@ impl Core {
         if is_paused {
             return;
         }
+        self.fleet.each_workspace(Workspace::end_late_joins);
         self.schedules.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
         self.look_for_expired();

@@ -1,6 +1,9 @@
 //! Limits and intervals of the core.
 
-use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS};
+use goondan_protocol::limits::{
+    MAX_INPUT_BYTES, MAX_MESSAGE_BYTES, MAX_PENDING_EVENTS_PER_INSTANCE,
+    MAX_QUESTIONS_PER_CONNECTION, PAUSE_LOOK_MS,
+};
 
 /// Maximum size of a request of an agent without its input, in bytes of JSON.
 pub const REQUEST_NOTE_BYTES_MAX: usize = 64 * 1024;
@@ -10,6 +13,26 @@ pub const KEPT_PROPERTIES_MAX: usize = 64;
 
 /// Longest name or text of such a property, in bytes.
 pub const KEPT_PROPERTY_BYTES_MAX: usize = 1024;
+
+/// Maximum number of parts of joins that wait in one conversation; more are refused as `overloaded`,
+/// so that other events still have room in its queue.
+pub const JOIN_PARTS_WAITING_MAX: usize = 500;
+
+/// Maximum number of events of one set of a join. A further event ends the set, which is delivered
+/// without the missing parts, and begins another.
+pub const JOIN_SET_EVENTS_MAX: usize = 64;
+
+const _: () = assert!(
+    JOIN_PARTS_WAITING_MAX < MAX_PENDING_EVENTS_PER_INSTANCE
+        && JOIN_SET_EVENTS_MAX >= goondan_config::limits::MAX_JOIN_PARTS
+        && JOIN_SET_BYTES_MAX <= MAX_INPUT_BYTES
+);
+
+/// Largest total of the texts of one set of a join, in bytes; a further event ends the set likewise.
+pub const JOIN_SET_BYTES_MAX: usize = 1024 * 1024;
+
+/// Wait before a join is stored again after that failed, in milliseconds.
+pub(crate) const JOIN_RETRY_MS: u64 = 1_000;
 
 /// Interval at which the core compares desired with actual state (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;

@@ -257,6 +257,7 @@ impl Core {
             auth: None,
             reply_to: None,
             chain: None,
+            join: None,
             metadata,
         };
         let instance = InstanceRef {

@@ -1,10 +1,12 @@
 //! Routing of events to instances (`IPC-3`, `INST-3`). Pure functions of the configuration.
 
-use goondan_config::{ConnectionDefinition, IngressRule, KeyRule, ProjectConfig};
+use goondan_config::{ConnectionDefinition, IngressJoin, IngressRule, KeyRule, ProjectConfig};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::event_join::{EventJoin, JoinPart};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::namespace::within_connection;
+use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 /// Name of events sent by clients.
@@ -246,6 +248,50 @@ pub(crate) fn route_ingress(
     })
 }
 
+/// Join of an event whose rule makes it a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RoutedPart {
+    pub(crate) join: IngressJoin,
+    /// Value that the parts of a set have in common, if they are told apart by one.
+    pub(crate) key: Option<String>,
+}
+
+impl RoutedPart {
+    /// The part under the terms of now.
+    pub(crate) fn accepted(self, now: Timestamp) -> EventJoin {
+        let Self { join, key } = self;
+        let timeout_ms = i64::try_from(join.timeout_ms).unwrap_or(i64::MAX);
+        let until = now.as_unix_millis().saturating_add(timeout_ms);
+        EventJoin::Part(Box::new(JoinPart {
+            name: join.name,
+            part: join.part,
+            key,
+            all: join.all,
+            until: Timestamp::from_unix_millis(until),
+            on_timeout: join.on_timeout,
+        }))
+    }
+}
+
+/// Returns the join of a connector's event, if the first matching rule makes it a part.
+pub(crate) fn part_of(
+    connection: &ConnectionDefinition,
+    event: &ConnectorEvent,
+) -> Result<Option<RoutedPart>, RoutingError> {
+    let Some(join) = rule_for(connection, event)?.join.clone() else {
+        return Ok(None);
+    };
+    let key = match &join.key_property {
+        None => None,
+        // It has the form and the limit of a conversation's key.
+        Some(name) => {
+            let key = new_key(&property_of(connection, event, name)?)?;
+            Some(key.as_str().to_owned())
+        }
+    };
+    Ok(Some(RoutedPart { join, key }))
+}
+
 fn rule_for<'c>(
     connection: &'c ConnectionDefinition,
     event: &ConnectorEvent,
@@ -429,6 +475,7 @@ mod tests {
             properties: BTreeMap::new(),
             agent: agent.map(|name| name.parse().unwrap()),
             key,
+            join: None,
         }
     }
 
@@ -715,6 +762,33 @@ mod tests {
         assert_eq!(former(property(), None, "ann").as_deref(), Some("ann"));
         assert_eq!(former(own_key(None), None, "hook:ann"), None);
         assert_eq!(former(own_key(Some("")), None, "ann"), None);
+    }
+
+    #[test]
+    fn ipc_3_a_part_of_a_join_is_told_by_its_rule_and_key() {
+        let mut build = rule(Some("build"), None, own_key(None));
+        build.join = Some(IngressJoin {
+            name: "release".to_owned(),
+            part: "built".to_owned(),
+            key_property: Some("commit".to_owned()),
+            all: vec!["built".to_owned(), "reviewed".to_owned()],
+            timeout_ms: 1_000,
+            on_timeout: goondan_protocol::event_join::JoinTimeout::Deliver,
+        });
+        let hook = connection(vec![build, rule(None, None, own_key(None))]);
+        let of = |event: &ConnectorEvent| part_of(&hook, event);
+        let part = of(&event("build", None, json!({"commit": 12}))).unwrap();
+        let part = part.unwrap().accepted(Timestamp::from_unix_millis(5));
+        let part = part.as_part().unwrap();
+        let told = (part.part.as_str(), part.key.as_deref());
+        assert_eq!(told, ("built", Some("12")));
+        assert_eq!(part.until, Timestamp::from_unix_millis(1_005));
+        assert_eq!(of(&event("other", None, json!({}))), Ok(None));
+        let keyless = of(&event("build", None, json!({})));
+        assert!(matches!(keyless, Err(RoutingError::NoKey { .. })));
+        let long = "c".repeat(MAX_INSTANCE_KEY_BYTES + 1);
+        let long = of(&event("build", None, json!({ "commit": long })));
+        assert!(matches!(long, Err(RoutingError::BadKey { .. })));
     }
 
     #[test]

@@ -328,6 +328,19 @@ impl InstanceStore {
         Ok(state)
     }
 
+    /// Stages a join: `event` is the last part with the texts of all, and the other parts are
+    /// finished. Idempotent.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::WrongEvent`] if a part is not waiting as a part, which changes nothing;
+    /// [`FileError::Io`].
+    pub fn join_events(&mut self, event: AgentEvent, at: Timestamp) -> Result<(), StoreError> {
+        self.inbox.join(event, at)?;
+        self.touch(at);
+        Ok(())
+    }
+
     /// Returns the connections of all events in the inbox, including finished events until they are
     /// dropped.
     #[must_use]
@@ -396,6 +409,9 @@ impl InstanceStore {
             let event_id = event_id.clone();
             return Err(StoreError::EventPaused { event_id });
         }
+        if self.inbox.is_part(event_id) {
+            return Err(wrong());
+        }
         let event = TurnEvent {
             event_id: event_id.clone(),
             inbox_seq,
@@ -459,7 +475,10 @@ impl InstanceStore {
     ) -> Result<(), StoreError> {
         self.turn.check_complete(turn_id, last_seq)?;
         check_states(&brought.states)?;
-        let also = self.taken_in(&brought.also);
+        let mut also = self.taken_in(&brought.also);
+        // The conversation lists the parts of a joined input as answered, too.
+        let own = self.open_event().cloned();
+        also.extend(own.map_or_else(Vec::new, |own| self.inbox.parts_of(&own)));
         // The agent warned of missing targets when it created the events.
         let _missing = self.stage_commit(turn_id, last_seq, (also, brought.states), outcome, at)?;
         self.touch(at);

@@ -101,6 +101,7 @@ fn event(id: &str) -> Box<AgentEvent> {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: JsonObject::new(),
     })
 }

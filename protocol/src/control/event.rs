@@ -153,6 +153,8 @@ pub enum EventStanding {
     Processing,
     /// Paused by a person until it is resumed.
     Paused,
+    /// Waits for the other parts of a join.
+    Joining,
     /// Its turn crashed too many processes; a person must decide.
     Parked,
 }
@@ -165,6 +167,7 @@ impl EventStanding {
             Self::Waiting => "waiting",
             Self::Processing => "processing",
             Self::Paused => "paused",
+            Self::Joining => "joining",
             Self::Parked => "parked",
         }
     }
@@ -184,7 +187,7 @@ pub struct EventInfo {
     pub standing: EventStanding,
     /// Number of processes that crashed in its turn.
     pub crashes: u32,
-    /// Reason for parking it.
+    /// Reason for parking it, or the parts that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time at which it was parked, or else accepted.

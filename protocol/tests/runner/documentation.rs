@@ -652,6 +652,8 @@ fn every_error_code_is_described() {
     for standing in [
         EventStanding::Waiting,
         EventStanding::Processing,
+        EventStanding::Paused,
+        EventStanding::Joining,
         EventStanding::Parked,
     ] {
         let name = serde_json::to_value(standing).unwrap();

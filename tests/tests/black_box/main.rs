@@ -91,6 +91,8 @@ mod inbox;
 #[cfg(test)]
 mod incidents;
 #[cfg(test)]
+mod joins;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;

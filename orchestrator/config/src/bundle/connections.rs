@@ -8,6 +8,7 @@ use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 use sha2::{Digest as _, Sha256};
 
 use super::headers;
+use super::joins::Joins;
 use super::members::Membership;
 use super::permissions;
 use super::sandboxes::{self, SandboxCheckContext};
@@ -199,12 +200,13 @@ fn resolve_connection(
             report.add(receives_nothing(connection));
         }
     }
+    let joins = Joins::of(connection, report);
     let mut rules = Vec::with_capacity(connection.rules.len());
     for rule in &connection.rules {
         if !events.is_empty() {
             check_events(rule, &events, report);
         }
-        rules.extend(resolve_rule(rule, membership, resources, report));
+        rules.extend(resolve_rule(rule, &joins, membership, resources, report));
     }
     if connection.rules.is_empty() {
         rules.push(IngressRule {
@@ -212,6 +214,7 @@ fn resolve_connection(
             properties: BTreeMap::new(),
             agent: None,
             key: KeyRule::FromEvent { prefix: None },
+            join: None,
         });
     }
     let header = headers::resolve(connection, program.as_ref()?, &events, resources, report);
@@ -295,6 +298,11 @@ fn check_local(
             )
             .help("merge the rules into one Connection"),
         );
+    }
+    if let Some(join) = spec.joins.first() {
+        let message = "the local client sends one kind of event, so it has no joins";
+        let problem = Problem::new(codes::INVALID_VALUE, join.name.place, message);
+        report.add(problem.help("remove `joins`"));
     }
     if !spec.config.is_empty() || !spec.secrets.is_empty() {
         report.add(
@@ -403,6 +411,7 @@ pub(super) fn check_shared_keys(
 
 fn resolve_rule(
     rule: &RuleSpec,
+    joins: &Joins<'_>,
     membership: &Membership,
     resources: &Resources,
     report: &mut ProblemReport,
@@ -419,5 +428,6 @@ fn resolve_rule(
         properties: rule.properties.clone(),
         agent,
         key: rule.key.clone(),
+        join: joins.resolve(rule),
     })
 }

@@ -8,6 +8,7 @@ use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
+use super::joins::{self, JoinSpec, PartSpec};
 use super::written::ConnectionLocations;
 use super::{Context, id, process_limits, sandbox, value};
 use crate::KeyRule;
@@ -28,6 +29,8 @@ pub(crate) const MCP: &str = "mcp";
 pub(crate) const HEADER: &str = "header";
 /// The field that says if payloads are stored.
 pub(crate) const PAYLOAD: &str = "payload";
+/// The field of `ingress` with the joins.
+const JOINS: &str = "joins";
 /// Value of [`PAYLOAD`]: payloads are stored.
 const KEEP: &str = "keep";
 /// Value of [`HEADER`] and [`PAYLOAD`] for none.
@@ -88,12 +91,19 @@ pub(crate) static SPEC: Shape = Shape::of(
 static INGRESS: Shape = Shape::of(
     "Ingress",
     "Routes for a connection's events.",
-    &[Field::optional(
-        "rules",
-        FieldType::List(&FieldType::Mapping(&RULE)),
-        "Tried in order; the first that matches wins.",
-    )
-    .or(FieldDefault::Meaning("everything goes to the entry agent"))],
+    &[
+        Field::optional(
+            "rules",
+            FieldType::List(&FieldType::Mapping(&RULE)),
+            "Tried in order; the first that matches wins.",
+        )
+        .or(FieldDefault::Meaning("everything goes to the entry agent")),
+        Field::optional(
+            JOINS,
+            FieldType::List(&FieldType::Mapping(&joins::JOIN)),
+            "Events that reach an agent together, as one input.",
+        ),
+    ],
 );
 
 static RULE: Shape = Shape::of(
@@ -110,6 +120,11 @@ static RULE: Shape = Shape::of(
             "route",
             FieldType::Mapping(&ROUTE),
             "The route of matching events.",
+        ),
+        Field::optional(
+            "join",
+            FieldType::Mapping(&joins::PART),
+            "The join that matching events wait in.",
         ),
     ],
 );
@@ -165,6 +180,7 @@ pub(crate) struct ConnectionSpec {
     pub(crate) missing_program: Option<LocatedValue<String>>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
+    pub(crate) joins: Vec<JoinSpec>,
     pub(crate) header: Option<LocatedValue<HeaderSpec>>,
     pub(crate) keeps_payload: bool,
     /// Place of the field `payload`, if it is set.
@@ -188,6 +204,7 @@ pub(crate) struct RuleSpec {
     pub(crate) property_places: Vec<LocatedValue<String>>,
     pub(crate) agent: Option<Reference>,
     pub(crate) key: KeyRule,
+    pub(crate) join: Option<PartSpec>,
 }
 
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
@@ -212,7 +229,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
             None => written.is_whole = false,
         }
     }
-    let rules = spec
+    let (rules, joins) = spec
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
@@ -229,6 +246,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         missing_program,
         secrets,
         rules,
+        joins,
         header,
         keeps_payload: payload.as_ref().is_none_or(|payload| payload.value == KEEP),
         payload_place: payload.map(|payload| payload.place),
@@ -367,15 +385,24 @@ fn fill_in(
     }
 }
 
-fn read_ingress(mut ingress: Fields<'_>, report: &mut ProblemReport) -> Vec<RuleSpec> {
+fn read_ingress(
+    mut ingress: Fields<'_>,
+    report: &mut ProblemReport,
+) -> (Vec<RuleSpec>, Vec<JoinSpec>) {
     let rules = ingress
         .mappings("rules", report)
         .into_iter()
         .flatten()
         .map(|rule| read_rule(rule, report))
         .collect();
+    let joins = ingress
+        .mappings(JOINS, report)
+        .into_iter()
+        .flatten()
+        .filter_map(|join| joins::read(join, report))
+        .collect();
     ingress.close();
-    rules
+    (rules, joins)
 }
 
 fn read_rule(mut fields: Fields<'_>, report: &mut ProblemReport) -> RuleSpec {
@@ -385,6 +412,7 @@ fn read_rule(mut fields: Fields<'_>, report: &mut ProblemReport) -> RuleSpec {
         property_places: Vec::new(),
         agent: None,
         key: KeyRule::FromEvent { prefix: None },
+        join: None,
     };
     if let Some(mut conditions) = fields.nested("match", report) {
         rule.event = conditions.text("event", report).map(|event| LocatedValue {
@@ -408,6 +436,9 @@ fn read_rule(mut fields: Fields<'_>, report: &mut ProblemReport) -> RuleSpec {
             rule.key = key;
         }
         route.close();
+    }
+    if let Some(part) = fields.nested("join", report) {
+        rule.join = joins::read_part(part, report);
     }
     fields.close();
     rule

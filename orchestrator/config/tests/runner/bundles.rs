@@ -1,9 +1,11 @@
 //! Valid projects and their bundles.
 
 use goondan_config::{
-    ApprovalPolicy, IngressRule, KeyRule, Lifecycle, ProjectConfig, TaskPolicy, package_name,
+    ApprovalPolicy, IngressJoin, IngressRule, KeyRule, Lifecycle, ProjectConfig, TaskPolicy,
+    package_name,
 };
 use goondan_protocol::definition::ModelProvider;
+use goondan_protocol::event_join::JoinTimeout;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
 use goondan_protocol::script::Script;
@@ -321,9 +323,41 @@ fn without_rules_everything_goes_to_the_entry_agent() {
         properties: std::collections::BTreeMap::new(),
         agent: None,
         key: KeyRule::FromEvent { prefix: None },
+        join: None,
     }];
     assert_eq!(rules(""), everything);
     assert_eq!(rules("ingress: {rules: []}"), everything);
+}
+
+#[test]
+fn a_part_of_a_join_has_the_terms_and_all_parts() {
+    let rules = rules(
+        "ingress:
+    joins: [{name: release}, {name: quick, timeoutSeconds: 5, onTimeout: drop}]
+    rules:
+      - {match: {event: b}, join: {name: release, part: review}}
+      - {match: {event: c}, join: {name: release, part: build}}
+      - {match: {event: d}, join: {name: release, part: build}}
+      - {match: {event: e}, join: {name: quick, part: x, keyProperty: k}}
+      - {match: {event: f}, join: {name: quick, part: y, keyProperty: l}}",
+    );
+    let joins: Vec<_> = rules.into_iter().filter_map(|rule| rule.join).collect();
+    let release = IngressJoin {
+        name: "release".to_owned(),
+        part: "review".to_owned(),
+        key_property: None,
+        all: vec!["build".to_owned(), "review".to_owned()],
+        timeout_ms: 3_600_000,
+        on_timeout: JoinTimeout::Deliver,
+    };
+    assert_eq!(joins[0], release);
+    assert_eq!(
+        (joins[1].part.as_str(), &joins[1].all),
+        ("build", &release.all)
+    );
+    let quick = (joins[4].timeout_ms, joins[4].on_timeout);
+    assert_eq!(quick, (5_000, JoinTimeout::Drop));
+    assert_eq!(joins[4].key_property.as_deref(), Some("l"));
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn every_limit_is_the_one_the_program_has() {
         (MAX_INHERITED_NODES, "Values of Agents with `inherit`"),
         (MAX_YAML_TEXT_BYTES, "Bytes of text in a file"),
         (MAX_YAML_DOCUMENTS, "Documents in a file"),
+        (MAX_JOIN_PARTS, "Parts of a join"),
         (MAX_DIAGNOSTICS, "Problems shown"),
     ] {
         let digits = limit.to_string();

@@ -698,6 +698,81 @@ fn connections_are_checked() {
     assert!(only_problem_with(&connection(&prefix)).contains("longer than 256 bytes"));
 }
 
+/// A Connection with the join `release` of the parts `build` and `review`, with one text replaced.
+fn joined(from: &str, to: &str) -> String {
+    let ingress = "  ingress:
+    joins: [{name: release, timeoutSeconds: 60, onTimeout: drop}]
+    rules:
+      - match: {event: request, properties: {kind: build}}
+        route: {instanceKey: ci}
+        join: {name: release, part: build, keyProperty: commit}
+      - match: {event: request, properties: {kind: review}}
+        route: {instanceKey: ci}
+        join: {name: release, part: review, keyProperty: sha}
+";
+    assert!(ingress.contains(from), "{from} is not in the project");
+    connection(&ingress.replacen(from, to, 1))
+}
+
+#[test]
+fn joins_are_checked_where_they_are_written() {
+    Project::with(&joined("release", "release")).load();
+    for (from, to, problem) in [
+        (
+            "join: {name: release,",
+            "join: {name: relase,",
+            "E_CONFIG_UNKNOWN_REFERENCE 21:22 the join `relase` is not in `ingress.joins`",
+        ),
+        (
+            "onTimeout: drop}",
+            "onTimeout: drop}, {name: release}",
+            "E_CONFIG_DUPLICATE_REFERENCE 17:74 the join `release` is listed twice",
+        ),
+        (
+            "part: review",
+            "part: build",
+            "E_CONFIG_INVALID_VALUE 17:20 the join `release` has 1 of at least 2 parts",
+        ),
+        (
+            "instanceKey: ci",
+            "instanceKey: other",
+            "E_CONFIG_CONFLICTING_FIELDS 24:22 the parts of the join `release` have different routes",
+        ),
+        (
+            ", keyProperty: commit",
+            "",
+            "E_CONFIG_CONFLICTING_FIELDS 24:22 some parts of the join `release` have a `keyProperty`",
+        ),
+        ("onTimeout: drop", "onTimeout: keep", "onTimeout"),
+        (
+            "timeoutSeconds: 60",
+            "timeoutSeconds: 2592001",
+            "timeoutSeconds",
+        ),
+        ("part: build", "part: ''", "must not be empty"),
+        ("part: build, ", "", "E_CONFIG_MISSING_FIELD"),
+    ] {
+        let problems = Project::with(&joined(from, to)).problems();
+        let found = problems.iter().any(|found| found.contains(problem));
+        assert!(found, "{to}: {problems:#?}");
+    }
+    let many: Vec<String> = (0..17)
+        .map(|n| format!("      - join: {{name: release, part: p{n}}}\n"))
+        .collect();
+    let many = format!(
+        "  ingress:\n    joins: [{{name: release}}]\n    rules:\n{}",
+        many.concat()
+    );
+    let problem = only_problem_with(&connection(&many));
+    assert!(problem.contains("has 17 parts; at most 16"), "{problem}");
+    let local = joined("release", "release").replace("name: webhook", "name: cli");
+    let problems = Project::with(&local.replace("name: hook", "name: local")).problems();
+    let found = problems
+        .iter()
+        .any(|found| found.contains("so it has no joins"));
+    assert!(found, "{problems:#?}");
+}
+
 #[test]
 fn no_problem_shows_a_secret() {
     const SECRET: &str = "open-sesame";

@@ -576,6 +576,7 @@ impl Conversation {
                 through,
                 ..chain
             }),
+            join: None,
             source,
             metadata: match request.note.is_empty() {
                 true => JsonObject::new(),
@@ -652,6 +653,7 @@ fn reply_template(
         auth: question.auth.clone(),
         reply_to: None,
         chain: chain.filter(|chain| chain.depth > 0),
+        join: None,
         metadata,
     })
 }

@@ -114,6 +114,7 @@ impl Workspace {
 
     /// Performs the next step of a conversation.
     pub(crate) fn advance(&mut self, cx: &mut Cx, at: &InstanceRef) {
+        self.end_joins(cx, at);
         match self.next_step(cx, &at.instance_key) {
             Step::None => {}
             Step::Rest => {

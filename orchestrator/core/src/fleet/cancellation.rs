@@ -83,6 +83,15 @@ impl Workspace {
             }
             return;
         };
+        // The end of its set, which is on its way to the disk, may make it the input of all parts.
+        let is_joining = entry
+            .as_ref()
+            .is_some_and(|it| it.queue().is_joining(&event_id));
+        if let Some(token) = token.filter(|_| is_joining) {
+            let text = format!("event `{event_id}` is being joined with others");
+            let error = ControlError::new(ErrorCode::InstanceBusy, text);
+            return cx.respond_error(token, error.suggest("list events with `gdn event list`"));
+        }
         let trace = entry.and_then(|entry| {
             let trace = entry.end_work_on(&event_id)?;
             if let Some(process) = entry.process() {

@@ -43,7 +43,7 @@ use super::{ProcessOwner, Workspace, health, tokens};
 use crate::bus::context::Cx;
 use crate::exchange::{ChildRequest, StateResult, StateWork};
 use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
-use crate::router::RoutingError;
+use crate::router::{RoutedPart, RoutingError};
 use crate::{ClockTime, Facts, ProcessId, router};
 
 /// A connection and its process.
@@ -474,14 +474,16 @@ impl Connector {
         cx.count(Metric::EventsIgnored, labels, Micros::whole(1));
     }
 
-    /// Route of an event, or the reason it has none; `None` if the connection does not run.
+    /// Route of an event and its join, or the reason it has none; `None` if the connection does not run.
     fn route_of(
         &self,
         bundle: Option<&ProjectConfig>,
         event: &ConnectorEvent,
-    ) -> Option<Result<router::Route, EventRefused>> {
+    ) -> Option<Result<(router::Route, Option<RoutedPart>), EventRefused>> {
         let (running, bundle) = self.running.as_ref().zip(bundle)?;
         let route = router::route_ingress(bundle, &running.definition, event);
+        let route =
+            route.and_then(|route| Ok((route, router::part_of(&running.definition, event)?)));
         Some(route.map_err(|problem| EventRefused {
             ignored: Some(match problem {
                 RoutingError::NoRule { .. } => IgnoreReason::NoRule,
@@ -516,7 +518,7 @@ impl Connector {
         trace: Option<TraceContext>,
         event: ConnectorEvent,
     ) -> Option<Arrival> {
-        let route = match self.route_of(bundle, &event)? {
+        let (route, part) = match self.route_of(bundle, &event)? {
             Ok(route) => route,
             Err(refusal) => {
                 if let Some(reason) = refusal.ignored {
@@ -559,6 +561,7 @@ impl Connector {
             auth: event.auth,
             reply_to: None,
             chain: None,
+            join: part.map(|part| part.accepted(cx.now().wall)),
             metadata,
         };
         let reply = EventOrigin::Connector { request, said };

@@ -859,6 +859,7 @@ mod tests {
             auth: None,
             reply_to: None,
             chain: None,
+            join: None,
             metadata: JsonObject::new(),
         }
     }

@@ -24,6 +24,7 @@ use crate::bus::queue::Message;
 use crate::exchange::ChildRequest;
 use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
+use crate::limits::JOIN_PARTS_WAITING_MAX;
 use crate::refusals::parked_error;
 
 /// Reason why an event was not stored, without details of this machine, which senders must not see.
@@ -105,6 +106,14 @@ impl Workspace {
         if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
             let message = format!(
                 "conversation `{}` already has {MAX_PENDING_EVENTS_PER_INSTANCE} waiting events",
+                instance.instance_key
+            );
+            return self.refuse(cx, &reply, RefusalCode::Overloaded, message);
+        }
+        if event.waits_as().is_some() && entry.queue().parts() >= JOIN_PARTS_WAITING_MAX {
+            let message = format!(
+                "in conversation `{}`, {JOIN_PARTS_WAITING_MAX} events already wait for the other \
+                 parts of joins",
                 instance.instance_key
             );
             return self.refuse(cx, &reply, RefusalCode::Overloaded, message);

@@ -11,7 +11,20 @@ use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::instance::QueueOrder;
 
+use super::join_sets::{self, EndedSet, JoinSet};
 use super::turn::ActiveTurn;
+use crate::ClockTime;
+use crate::limits::JOIN_RETRY_MS;
+
+/// A time that is over.
+fn immediately() -> Timestamp {
+    Timestamp::from_unix_millis(0)
+}
+
+/// True if the event waits for the other parts of a join.
+fn is_part(event: &AgentEvent) -> bool {
+    event.waits_as().is_some()
+}
 
 /// Pending events of an instance.
 #[derive(Debug, Default)]
@@ -22,6 +35,12 @@ pub(crate) struct Inbox {
     paused: BTreeSet<EventId>,
     /// Those that a person wants to wait, while that is on its way to the disk.
     pausing: BTreeSet<EventId>,
+    /// Parts of joins whose end is on its way to the disk.
+    joining: BTreeSet<EventId>,
+    /// Time at which the next join may end; `None` without parts that wait for others.
+    join_check: Option<Timestamp>,
+    /// No join is stored before this time, because that failed.
+    join_not_before_ms: u64,
     /// Submission times of events that the store has not reported yet, oldest first, which is the
     /// order of the reports.
     accepting: VecDeque<Timestamp>,
@@ -41,6 +60,8 @@ impl Inbox {
         open: Option<&EventId>,
     ) {
         self.waiting = waiting.into();
+        self.joining.clear();
+        self.join_check = self.waiting.iter().any(is_part).then(immediately);
         self.paused = paused;
         self.crashes = crashes;
         let place = |open: &EventId| self.waiting.iter().position(|event| event.id == *open);
@@ -60,7 +81,7 @@ impl Inbox {
     pub(super) fn ready(&self) -> impl Iterator<Item = &AgentEvent> {
         self.waiting
             .iter()
-            .filter(|event| !self.is_paused(&event.id))
+            .filter(|event| !self.is_paused(&event.id) && !is_part(event))
     }
 
     /// True if no turn is in progress or may begin.
@@ -74,7 +95,71 @@ impl Inbox {
     }
 
     pub(super) fn paused(&self) -> usize {
-        self.waiting.len() - self.ready().count()
+        let paused = self.waiting.iter().filter(|event| !is_part(event));
+        paused.filter(|event| self.is_paused(&event.id)).count()
+    }
+
+    /// Number of events that wait for the other parts of a join.
+    pub(super) fn parts(&self) -> usize {
+        self.waiting.iter().filter(|event| is_part(event)).count()
+    }
+
+    /// True if joins may have to end now.
+    pub(super) fn is_join_due(&self, now: ClockTime) -> bool {
+        let is_due = self.join_check.is_some_and(|at| at <= now.wall);
+        is_due && now.mono_ms >= self.join_not_before_ms
+    }
+
+    /// The sets of joins in the queue, except those whose end is on its way to the disk.
+    pub(super) fn join_sets(&self, now: Timestamp) -> Vec<JoinSet<'_>> {
+        let parts = self.waiting.iter();
+        join_sets::sets_of(parts.filter(|event| !self.joining.contains(&event.id)), now)
+    }
+
+    /// Takes the sets that have ended: they are on their way to the disk from now on.
+    pub(super) fn take_ended_sets(&mut self, now: Timestamp) -> Vec<EndedSet> {
+        let sets = self.join_sets(now);
+        let open = sets.iter().filter(|set| set.end().is_none());
+        let check = open.map(JoinSet::until).min();
+        let ended: Vec<EndedSet> = sets.iter().filter_map(JoinSet::to_ended).collect();
+        self.join_check = check;
+        for set in &ended {
+            self.begin_joining(set);
+        }
+        ended
+    }
+
+    /// The end of a set is on its way to the disk.
+    pub(super) fn begin_joining(&mut self, set: &EndedSet) {
+        self.joining.extend(set.events().cloned());
+    }
+
+    /// True if the end of the event's set is on its way to the disk.
+    pub(super) fn is_joining(&self, id: &EventId) -> bool {
+        self.joining.contains(id)
+    }
+
+    /// The end of a set could not be stored.
+    pub(super) fn on_not_joined(&mut self, set: &EndedSet, now_ms: u64) {
+        set.events().for_each(|id| {
+            self.joining.remove(id);
+        });
+        self.join_check = Some(immediately());
+        self.join_not_before_ms = now_ms.saturating_add(JOIN_RETRY_MS);
+    }
+
+    /// The set is durable as one input, in the place of its last part.
+    pub(super) fn joined(&mut self, set: EndedSet) {
+        let EndedSet { whole, parts, .. } = set;
+        self.joining.remove(&whole.id);
+        for part in &parts {
+            self.joining.remove(part);
+        }
+        self.done(|id| parts.contains(id));
+        let mut waiting = self.waiting.iter_mut();
+        if let Some(last) = waiting.find(|event| event.id == whole.id) {
+            *last = *whole;
+        }
     }
 
     /// A person wants an event to wait: its turn does not begin while that is on its way to the disk.
@@ -130,6 +215,9 @@ impl Inbox {
     /// The store has reported an event: this one waits from now on, if it is new.
     pub(super) fn end_accept(&mut self, new: Option<AgentEvent>) {
         self.accepting.pop_front();
+        if new.as_ref().is_some_and(is_part) {
+            self.join_check = Some(immediately());
+        }
         self.waiting.extend(new);
     }
 

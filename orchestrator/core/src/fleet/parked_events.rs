@@ -14,6 +14,7 @@ use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent};
 use goondan_store::writer::operation::{DropEvent, NoteAttempt, ParkEvent, RetryEvent};
@@ -21,6 +22,7 @@ use goondan_store::writer::operation::{DropEvent, NoteAttempt, ParkEvent, RetryE
 use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::conversation::Conversation;
+use super::join_sets::JoinSet;
 use super::turn::ActiveTurn;
 use crate::bus::context::Cx;
 use crate::jobs::{Continuation, LogFailure, continuation};
@@ -345,6 +347,7 @@ impl Workspace {
         at: &InstanceRef,
         agent: &AgentName,
         parked: Vec<ParkedEvent>,
+        now: Timestamp,
     ) -> Vec<EventInfo> {
         let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
             instance_key: at.instance_key.clone(),
@@ -377,11 +380,14 @@ impl Workspace {
         let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return events;
         };
+        let sets = entry.queue().join_sets(now);
         for event in entry.queue().events() {
             let turn = entry.turn();
             let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
+            let set = sets.iter().find(|set| set.has(&event.id));
             let standing = match is_current {
                 true => EventStanding::Processing,
+                false if set.is_some() => EventStanding::Joining,
                 false if entry.queue().is_paused(&event.id) => EventStanding::Paused,
                 false => EventStanding::Waiting,
             };
@@ -390,7 +396,7 @@ impl Workspace {
                 event.clone(),
                 standing,
                 crashes,
-                None,
+                set.map(JoinSet::description),
                 event.created_at,
             ));
         }

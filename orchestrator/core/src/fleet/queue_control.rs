@@ -42,6 +42,11 @@ impl Workspace {
         arrangement: QueueOp,
     ) -> Result<(), ControlError> {
         let wall = cx.now().wall;
+        let entry = self.conversations.get(&at.instance_key);
+        let event = entry.and_then(|entry| entry.queue().get(&event_id));
+        if event.is_some_and(|event| event.waits_as().is_some()) {
+            return self.arrange_part(cx, token, &at, &event_id, &arrangement);
+        }
         if let Some(entry) = self.conversations.get_mut(&at.instance_key) {
             if entry.worked_on().any(|id| *id == event_id) {
                 return Err(in_turn(&at, &event_id));

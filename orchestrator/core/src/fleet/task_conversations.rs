@@ -203,6 +203,7 @@ impl Workspace {
             auth: None,
             reply_to: None,
             chain,
+            join: None,
             metadata: goondan_protocol::JsonObject::new(),
         };
         let instance = of.instance.clone();

@@ -196,8 +196,9 @@ impl Core {
         let (at, agent) = (&reading.instance, &reading.agent);
         let found = match result {
             Ok(parked) => {
+                let now = self.fleet.now().wall;
                 let workspace = self.fleet.workspace_mut(&at.workspace_id);
-                Ok(workspace.map_or_else(Vec::new, |it| it.events_of(at, agent, parked)))
+                Ok(workspace.map_or_else(Vec::new, |it| it.events_of(at, agent, parked, now)))
             }
             // The instance was deleted in the meantime.
             Err(StoreError::NoInstance { .. }) => Ok(Vec::new()),

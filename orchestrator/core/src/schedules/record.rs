@@ -195,6 +195,7 @@ impl ScheduleRecord {
             auth: self.auth.clone(),
             reply_to: None,
             chain: None,
+            join: None,
             metadata,
         })
     }

@@ -263,6 +263,7 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
             key: KeyRule::FromEvent {
                 prefix: Some(String::new()),
             },
+            join: None,
         }],
         header: None,
         keeps_payload: true,

@@ -52,6 +52,7 @@ pub(crate) fn event(id: &str) -> Result<AgentEvent, Box<dyn Error>> {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: goondan_protocol::JsonObject::new(),
     })
 }

@@ -11,6 +11,8 @@
 //! A user holds an event back with `paused` until `resumed`, and reorders it with `moved`: before
 //! another event, or to the end.
 //!
+//! `joined` gives the last part of a join the texts of the others, and finishes them; see [`join`].
+//!
 //! `awaiting` records a question of this instance's agent to another agent, and the event that will
 //! carry the answer, without its text. It is written before the question is sent, and ends when the
 //! answer event is accepted; `forgone` ends it if the question was refused.
@@ -36,6 +38,7 @@ use crate::limits::{
     INBOX_COMPACT_BYTES, INBOX_KEPT_EVENT_BYTES, INBOX_LISTED_EVENTS, INBOX_REMEMBERED_EVENTS,
 };
 
+mod join;
 mod order;
 mod records;
 
@@ -275,7 +278,10 @@ impl Inbox {
     /// Returns the event with the next turn, and its sequence number.
     pub(super) fn next_waiting(&self) -> Option<(u64, &EventId)> {
         let mut pending = self.table.in_order();
-        let is_next = |entry: &UnfinishedEvent| entry.parked.is_none() && entry.paused.is_none();
+        let is_next = |entry: &UnfinishedEvent| {
+            let is_held = entry.paused.is_some() || entry.event.waits_as().is_some();
+            entry.parked.is_none() && !is_held
+        };
         pending.find_map(|(seq, entry)| is_next(entry).then_some((seq, &entry.event.id)))
     }
 
@@ -359,6 +365,7 @@ impl Inbox {
         }
         match serde_json::from_slice(&bytes) {
             Ok(QueueRecord::Done { outcome, .. }) => Ok(outcome),
+            Ok(QueueRecord::Joined { .. } | QueueRecord::Merged { .. }) => Ok(join::MERGED),
             Ok(QueueRecord::Dropped { .. }) => Ok(TurnOutcome::Failed {
                 code: DROPPED.to_owned(),
                 message: "the event was parked and then dropped by a user".to_owned(),
@@ -517,19 +524,29 @@ impl Inbox {
     /// the very latest events keep their contents. Keeps a copy of a damaged file. Durable when it
     /// returns.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let known = self.table.known.values();
-        let mut over: Vec<(u64, Span)> = known
-            .filter_map(|known| match known {
-                EventDedupEntry::Over { span, seq } => Some((*seq, *span)),
+        let known = self.table.known.iter();
+        let mut over: Vec<(u64, &EventId, Span)> = known
+            .filter_map(|(event_id, known)| match known {
+                EventDedupEntry::Over { span, seq } => Some((*seq, event_id, *span)),
                 EventDedupEntry::Pending { .. } => None,
             })
             .collect();
-        over.sort_unstable_by_key(|(seq, _)| *seq);
+        over.sort_unstable_by_key(|(seq, ..)| *seq);
         let surplus = over.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+        let over = over.split_off(surplus);
+        let over: Vec<_> = over
+            .into_iter()
+            .map(|(seq, event_id, span)| (seq, event_id.clone(), span))
+            .collect();
         let kept = self.kept_events()?;
         let mut records = Vec::new();
-        for (seq, span) in over.split_off(surplus) {
+        for (seq, event_id, span) in over {
             let bytes = self.log.record(span)?;
+            if let Some(merged) = join::merged_of(&bytes, seq, &event_id) {
+                records.extend(kept.get(&seq).and_then(|event| sealed_log::unsealed(event)));
+                records.push(raw_record(&merged)?);
+                continue;
+            }
             if seal_of(&bytes) != Seal::Broken {
                 records.extend(kept.get(&seq).and_then(|event| sealed_log::unsealed(event)));
             }

@@ -44,6 +44,7 @@ pub(super) fn event(id: &str) -> AgentEvent {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }

@@ -14,8 +14,8 @@ use super::Worker;
 use super::operation::{
     AbandonRewind, Accept, AcceptResult, AppendEvent, AppendResult, ArrangeEvent, Audit,
     AwaitReply, BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent,
-    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, KeepSchedules, LatestPage,
-    LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform,
+    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, JoinEvents, KeepSchedules,
+    LatestPage, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform,
     PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore, ReadParked, ReadSources,
     RecordUsage, RemoveResult, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles,
     VerifyWorkspaceFiles,
@@ -210,6 +210,14 @@ impl Perform<ArrangeEvent> for Worker {
     fn perform(&mut self, arrange: ArrangeEvent) -> Result<QueueOrder, StoreError> {
         let store = &mut self.held(&arrange.instance)?.store;
         store.arrange(&arrange.event_id, &arrange.arrangement, arrange.at)
+    }
+}
+
+impl Perform<JoinEvents> for Worker {
+    fn perform(&mut self, join: JoinEvents) -> Result<(), StoreError> {
+        let held = self.held(&join.instance)?;
+        held.is_kept = true;
+        held.store.join_events(*join.event, join.at)
     }
 }
 

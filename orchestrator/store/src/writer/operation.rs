@@ -184,6 +184,7 @@ macro_rules! operations {
 // A turn that a crash loses before that never began; see `unwritten_begins` for failed writes.
 operations! {
     Accept of instance promises Inbox -> AcceptResult;
+    JoinEvents of instance promises Inbox -> ();
     ReadSources of instance promises Everything -> BTreeSet<ConnectionName>;
     Open of instance promises Everything -> Box<InstanceState>;
     BeginTurn of instance promises Nothing -> OpenTurn;
@@ -384,6 +385,15 @@ pub struct ParkEvent {
 pub struct RetryEvent {
     pub instance: InstanceRef,
     pub event_id: EventId,
+    pub at: Timestamp,
+}
+
+/// Makes one input of the waiting parts of a join. Idempotent.
+#[derive(Debug)]
+pub struct JoinEvents {
+    pub instance: InstanceRef,
+    /// The last part with the texts of all.
+    pub event: Box<AgentEvent>,
     pub at: Timestamp,
 }
 

@@ -63,6 +63,7 @@ fn event(id: &str) -> AgentEvent {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: goondan_protocol::JsonObject::new(),
     }
 }

@@ -56,6 +56,7 @@ fn accept(key: &str, event: &str) -> Op {
         auth: None,
         reply_to: None,
         chain: None,
+        join: None,
         metadata: JsonObject::new(),
     };
     Op::from(Accept {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use goondan_durable::sealed_log::Span;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::event_join::EventJoin;
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,20 @@ pub(super) enum QueueRecord {
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<EventId>,
         at: Timestamp,
+    },
+    /// The last part of a join gets the texts of the others, which are finished: one record, so that
+    /// no part is lost or runs twice.
+    Joined {
+        seq: u64,
+        event: Box<AgentEvent>,
+        at: Timestamp,
+    },
+    /// A part of a join that is finished, in a rewritten file.
+    Merged {
+        seq: u64,
+        event_id: EventId,
+        /// The event with its text.
+        into: EventId,
     },
     Awaiting {
         /// The last event accepted before.
@@ -314,6 +329,24 @@ impl Table {
             .insert(event_id, EventDedupEntry::Over { span, seq });
     }
 
+    /// Replaces a part of a join by the input of all parts, and finishes the other parts.
+    pub(super) fn join(&mut self, seq: u64, event: AgentEvent, span: Span) -> Result<(), String> {
+        let Some(EventJoin::Whole { parts, .. }) = &event.join else {
+            return Err("`joined` without parts".to_owned());
+        };
+        let parts = parts.clone();
+        let entry = self.pending.get_mut(&seq);
+        let entry = entry.filter(|entry| entry.event.id == event.id);
+        let entry = entry.ok_or("`joined` of an event that is not waiting")?;
+        entry.event = event;
+        for part in parts {
+            if let Some(seq) = self.seq_of_pending(&part) {
+                self.end(seq, part, span);
+            }
+        }
+        Ok(())
+    }
+
     /// Applies one record, or returns the reason why it is invalid.
     pub(super) fn take(&mut self, span: Span, line: &[u8]) -> Result<(), String> {
         let head: QueueRecordHead<'_> =
@@ -328,7 +361,12 @@ impl Table {
                 }
                 self.add(seq, event.id.clone(), event);
             }
-            ("done" | "dropped", _, Some(event_id)) => self.end(seq, event_id, span),
+            ("joined", Some(event), _) => {
+                let event: AgentEvent =
+                    serde_json::from_str(event.get()).map_err(|error| error.to_string())?;
+                self.join(seq, event, span)?;
+            }
+            ("done" | "dropped" | "merged", _, Some(event_id)) => self.end(seq, event_id, span),
             ("awaiting", _, Some(question)) => {
                 let (Some(target), Some(reply)) = (head.target, head.reply) else {
                     return Err("incomplete `awaiting` record".to_owned());
@@ -377,7 +415,8 @@ impl Table {
         let (Some(event_id), Some(entry)) = (head.event_id, self.pending.get(&head.seq)) else {
             return false;
         };
-        let is_end = matches!(head.kind, "done" | "dropped") && entry.event.id == event_id;
+        let is_end =
+            matches!(head.kind, "done" | "dropped" | "merged") && entry.event.id == event_id;
         if is_end {
             self.end(head.seq, event_id, span);
         }
