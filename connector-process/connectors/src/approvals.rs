@@ -12,9 +12,6 @@ use jiff::tz::TimeZone;
 use crate::check::minute_of_day;
 use crate::values::Values;
 
-/// Maximum of the setting `afterMinutes`: a week.
-pub(crate) const APPROVAL_AFTER_MINUTES_MAX: u64 = 10_080;
-
 const MINUTE_MS: u64 = 60_000;
 
 /// The name of the setting.

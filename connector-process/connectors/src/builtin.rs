@@ -4,7 +4,6 @@ use goondan_protocol::field::FieldDefault;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 
-use crate::approvals::APPROVAL_AFTER_MINUTES_MAX;
 use crate::description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 use crate::relay::RELAY;
 use crate::signatures::{
@@ -322,6 +321,9 @@ const APPROVAL_TOOLS: Setting = Setting::optional(
     SettingType::Names,
     "The only tools whose calls are shown: `bash` for all of `bash`, or `bash__exec`.",
 );
+
+/// Maximum of the setting `afterMinutes`: a week.
+const APPROVAL_AFTER_MINUTES_MAX: u64 = 10_080;
 
 const APPROVAL_AFTER: Setting = Setting::optional(
     "afterMinutes",

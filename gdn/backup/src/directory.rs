@@ -279,23 +279,6 @@ fn read_mark(dir: &Path) -> Result<Option<Mark>, BackupError> {
     Ok(Some(mark))
 }
 
-/// Opens a backup or a pack for reading. Anything else in its place, such as a pipe, which would
-/// block, is damage.
-pub(crate) fn open_stored(path: &Path) -> Result<File, BackupError> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or(0);
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .during("open", path)?;
-    if file.metadata().during("inspect", path)?.is_file() {
-        Ok(file)
-    } else {
-        Err(BackupError::damaged(path, "it is not a file"))
-    }
-}
-
 /// Names of the files in a directory that end in `end`, without it, in order.
 fn names_in(dir: &Path, end: &str) -> Result<Vec<String>, BackupError> {
     let mut names = Vec::new();

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use goondan_protocol::state_root::RESTORE_MARK;
 
-use crate::directory::open_stored;
 use crate::error::{BackupError, During as _};
 use crate::format::{
     Content, DEPTH_MAX, ENTRIES_MAX, Entry, FORMAT, HEADER_BYTES_MAX, Header, INDEX_BYTES_MAX,
@@ -23,6 +22,7 @@ use crate::format::{
 };
 use crate::pack::is_plausible;
 use crate::seal::{self, Identities, Key};
+use crate::stored_file::open_stored;
 
 /// Purpose of the key of the list.
 const PURPOSE: &str = "list of files";

@@ -31,6 +31,7 @@ mod pack;
 mod restore;
 mod seal;
 mod source;
+mod stored_file;
 #[cfg(test)]
 mod tests;
 mod verify;

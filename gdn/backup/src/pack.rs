@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use ring::digest;
 
-use crate::directory::open_stored;
 use crate::error::{BackupError, During as _};
 use crate::format::{CHUNK_BYTES, ChunkRef, PACK_BYTES, PackKey, StoredPack};
 use crate::seal::{self, Key};
+use crate::stored_file::open_stored;
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 1024 * 1024;

@@ -6,12 +6,13 @@ use std::io::Read as _;
 use ring::digest;
 use serde::Serialize;
 
-use crate::directory::{BackupDir, open_stored};
+use crate::directory::BackupDir;
 use crate::error::{BackupError, During as _};
 use crate::format::{Content, StoredPack};
 use crate::index::BackupFile;
 use crate::pack::{self, PackReader};
 use crate::seal::Identities;
+use crate::stored_file::open_stored;
 
 /// Bytes that are read together.
 const READ_BYTES: usize = 1024 * 1024;
