@@ -32,7 +32,7 @@ fn types_of<'s>(schema: Option<&'s Value>, name: &str) -> Vec<&'s str> {
     }
 }
 
-/// Returns the arguments with one of them set. Text stays text where the tool takes text or the
+/// Returns the arguments after one assignment. The value stays text where the tool takes text or the
 /// call has text; other values are JSON.
 pub(super) fn set(
     input: &Value,

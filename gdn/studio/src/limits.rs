@@ -46,8 +46,8 @@ pub(crate) const SEARCHES_MAX: usize = 2;
 /// Longest text of a search, in bytes.
 pub(crate) const SEARCH_TEXT_BYTES_MAX: usize = 256;
 
-/// Hits of one answer; the page asks for the next ones. What was read at that moment is still
-/// searched.
+/// Hits of one answer; the page asks for the next ones. A list that is already
+/// read is searched to its end.
 pub(crate) const SEARCH_HITS_MAX: usize = 100;
 
 /// Requests to the daemon for one answer; then the page asks for the rest of the search.

@@ -1,7 +1,7 @@
 //! Search over everything that the page may read: names, decisions, events, tasks, proposals, the
 //! audit log, the log, and the messages and turns of all conversations (`OBS-5`).
 //!
-//! There is no index: each answer reads through the daemon's lists, latest conversation first, and
+//! The search has no index: each answer reads through the daemon's lists, latest conversation first, and
 //! sends hits as it finds them. Its work is bounded: it pauses after a number of hits or requests,
 //! and ends when the browser closes the connection. The memory is that of one response of the
 //! daemon. It finds what the daemon shows, so masked secrets stay masked.

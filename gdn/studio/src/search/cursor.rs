@@ -5,7 +5,7 @@ use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is searched, in this order: short lists first, so that names appear at once.
+/// Searched data, in the order of the search: short lists first, so that names appear at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Stage {

@@ -91,7 +91,7 @@ fn ipc_3_a_set_times_out_after_its_first_part() {
     assert_eq!(ends(&events, 99), waits);
     let late = [(None, vec!["1"]), (Some(JoinEnd::TimedOut), vec!["2"])];
     assert_eq!(ends(&events, 100), late);
-    // What is complete when it is looked at is not late.
+    // A set that is complete when it is examined is not late.
     let events = [build("1", "x"), review("2", "x")];
     let complete = [(Some(JoinEnd::Complete), vec!["1", "2"])];
     assert_eq!(ends(&events, 9_999), complete);

@@ -18,7 +18,7 @@ use super::views::View;
 use crate::bus::context::Cx;
 use crate::limits::TRAFFIC_FLOWS_MAX;
 
-/// What one sender sent to one receiver.
+/// Counts of one sender and one receiver.
 #[derive(Debug, Clone, Copy)]
 struct FlowCount {
     count: u64,
