@@ -331,8 +331,14 @@ function changesetView(one: WaitingChangeset, decider: Decider, item: Item): Tem
       )}`, addressOf(workspaceId, 'bundles', instanceKey));
 }
 
+/** The reason why the merge queue holds a proposal, and the commands that end this. */
+function heldView(held: string, taskId: string): TemplateResult {
+  return html`<p>Held in the merge queue: ${oneLine(held)}</p>
+    <p>${view.commandView('gdn', 'task', 'queue', 'release', taskId)} ${view.commandView('gdn', 'task', 'queue', 'drop', taskId)}</p>`;
+}
+
 function taskView({ task, detail }: WaitingTask, decider: Decider, item: Item): TemplateResult {
-  const { taskId, status, blockedBy, damaged, updatedAt, agent } = task;
+  const { taskId, status, blockedBy, held, damaged, updatedAt, agent } = task;
   const href = addressOf(item.workspaceId, 'tasks', taskId);
   if (damaged !== undefined) {
     return itemFrame(item, {}, html`<p>${view.damageView(damaged)}</p>
@@ -345,6 +351,7 @@ function taskView({ task, detail }: WaitingTask, decider: Decider, item: Item): 
     : html`${first.default === undefined ? 'the request expires' : `the answer is “${oneLine(first.default)}”`} at ${view.timeView(first.until)}`;
   return itemFrame(item, { who: oneLine(agent), since: updatedAt, otherwise },
     html`<p>${view.standingView(status)} ${blockedBy === undefined ? nothing : html`(${oneLine(blockedBy)})`}</p>
+      ${held === undefined ? nothing : heldView(held, taskId)}
       ${asks.map((one) => taskAskView(one, taskId, item.workspaceId, decider, 'ask'))}
       ${detail?.review === undefined ? nothing : reviewView(detail.review, taskId, item.workspaceId, detail.proposal?.files.map(({ path }) => path) ?? detail.documents ?? [], decider, href)}
       ${budgetOfTask(task.blockedBy, taskId, task.title, item.workspaceId, decider)}`, href);

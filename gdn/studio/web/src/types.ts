@@ -319,6 +319,8 @@ export interface Task {
   agent: string;
   status: string;
   blockedBy?: string;
+  /** Reason why the merge queue keeps its proposal without landing it. */
+  held?: string;
   currentPhase: number;
   totalPhases: number;
   progress: number;

@@ -190,6 +190,7 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
         <h2>State</h2>
         ${view.factsView([
           ['Status', html`${view.standingView(info.status)} ${oneLine(info.blockedBy ?? '')}`],
+          ['Merge queue', info.held === undefined ? '' : `held: ${oneLine(info.held)}`],
           ['Failure', detail.failure === undefined ? '' : oneLine(detail.failure)],
           ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
           ['Agent', this.#agents(detail)],

@@ -68,8 +68,9 @@ class TasksPage extends Page {
 }
 
 /** Status of a task, and the reason for waiting or the damage. */
-function standingOf({ status, blockedBy, damaged }: Task): TemplateResult {
+function standingOf({ status, blockedBy, held, damaged }: Task): TemplateResult {
   if (damaged !== undefined) return view.damageView(damaged);
+  if (held !== undefined) return html`${view.standingView(status)} held in the merge queue: ${oneLine(held)}`;
   return html`${view.standingView(status)} ${blockedBy === undefined ? '' : oneLine(blockedBy)}`;
 }
 
