@@ -10,7 +10,8 @@
 //!   authentication; `methods` — permitted methods.
 //! * `connections` — connections; `server` — responses; `assets` — the files of the page, built from
 //!   `web/`.
-//! * `daemon` — requests to the daemon, and event streams; `search` — search over all that the page may read.
+//! * `daemon` — requests to the daemon, and event streams; `search` — search over all that the page may
+//!   read; `page_error` — errors as the page shows them.
 //! * `limits` — all limits.
 //!
 //! # Invariants
@@ -37,6 +38,7 @@ mod daemon;
 mod guard;
 mod limits;
 mod methods;
+mod page_error;
 mod public_address;
 mod search;
 mod server;

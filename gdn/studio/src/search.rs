@@ -21,10 +21,10 @@ use tokio::time::Instant;
 use self::cursor::{Cursor, Stage};
 use self::lists::{APPROVALS, NAMES, QUESTIONS};
 use self::needle::{Excerpt, Needle};
-use crate::daemon::DaemonRequestError;
 use crate::limits::{
     SEARCH_HITS_MAX, SEARCH_PROGRESS_MS, SEARCH_REQUESTS_MAX, SEARCH_TEXT_BYTES_MAX,
 };
+use crate::page_error::DaemonRequestError;
 
 mod conversations;
 mod cursor;

@@ -20,10 +20,11 @@ use tokio::time::timeout;
 
 use crate::assets::{self, Asset};
 use crate::connections::{ActiveRequest, Seat};
-use crate::daemon::{Daemon, DaemonRequestError, PageError, StreamLines};
+use crate::daemon::{Daemon, StreamLines};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
+use crate::page_error::{DaemonRequestError, PageError};
 use crate::public_address::{PublicAddress, PublicPath};
 use crate::search::SearchRequest;
 use crate::sessions::{Secret, Sessions};

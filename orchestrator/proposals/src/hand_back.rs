@@ -26,11 +26,12 @@ use crate::entries::{leaves, not_given};
 use crate::error::{IoContext as _, ProposalError};
 use crate::gitignore::{self, IgnoreFile, ignoring};
 use crate::guards::{excludes, options};
-use crate::merge_queue::{QueuePlace, QueuedProposal, task_files};
+use crate::merge_queue::task_files;
 use crate::place::{
     AFTER, INPUT, NEXT_INPUT, NEXT_ORIGIN, NEXT_RECORD, NEXT_RECORD_PARTIAL, NEXT_WORK, OLD_INPUT,
     OLD_ORIGIN, ORIGIN, SANDBOX,
 };
+use crate::queue_requests::{QueuePlace, QueuedProposal};
 use crate::record::{SandboxRecord, write_file, written};
 use crate::repository::RepositoryMaker;
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};

@@ -6,7 +6,8 @@
 //! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
 //! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `agent_reviewer`,
 //! `merge`, `recover`;
-//! proposals for other nodes: `handed_on`; the merge queue: `merge_queue`, `queue_stack`, `queue_branch`, `hand_back`; and integrity checks: `verify`.
+//! proposals for other nodes: `handed_on`; the merge queue: `merge_queue`,
+//! `queue_requests`, `queue_stack`, `queue_branch`, `hand_back`; and integrity checks: `verify`.
 //!
 //! # On disk
 //!
@@ -50,6 +51,7 @@ mod merge_queue;
 mod place;
 mod prepare;
 mod queue_branch;
+mod queue_requests;
 mod queue_stack;
 mod record;
 mod recover;
@@ -66,7 +68,7 @@ pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
 pub use goondan_trees::{FileAccess, RealFiles};
-pub use merge_queue::{EarlierProposal, QueueGit, QueuePlace, QueuedChanges, QueuedProposal};
+pub use queue_requests::{EarlierProposal, QueueGit, QueuePlace, QueuedChanges, QueuedProposal};
 pub use repository::{
     BranchMaker, BranchPlace, BranchPush, FetchedRepository, NewBranch, NewRepository,
     NoRepositories, RepositoryClone, RepositoryMaker,

@@ -12,8 +12,8 @@ use goondan_protocol::git::RepositoryAddress;
 use goondan_protocol::task::TASK_BRANCHES;
 
 use crate::error::ProposalError;
-use crate::merge_queue::{QueueGit, QueuePlace};
 use crate::place::ORIGIN;
+use crate::queue_requests::{QueueGit, QueuePlace};
 use crate::repository::{BranchMaker, BranchPlace, RepositoryClone};
 use crate::sandboxes::{OpenSandbox, Sandboxes};
 

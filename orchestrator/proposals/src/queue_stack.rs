@@ -17,9 +17,9 @@ use goondan_trees::{Manifest, changes, remove_all};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::{COMMIT_TEXT_BYTES_MAX, REFUSALS_TOLD_MAX, SUMMARY_BYTES_MAX};
-use crate::merge_queue::{EarlierProposal, QueuedChanges, QueuedProposal};
 use crate::place::{AFTER, INPUT, KEPT, PATCH, STACKED, STEP, SUMMARY};
 use crate::queue_branch::failed;
+use crate::queue_requests::{EarlierProposal, QueuedChanges, QueuedProposal};
 use crate::record::{read_file, write_file};
 use crate::repository::{BranchMaker, NewBranch};
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};

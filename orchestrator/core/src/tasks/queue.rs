@@ -42,8 +42,9 @@ use crate::{LogEvent, RequestToken};
 mod changes;
 mod hand_back;
 mod pull_requests;
+mod standing;
 
-pub(super) use changes::QueueStanding;
+pub(super) use standing::QueueStanding;
 
 /// The queue of one workspace.
 #[derive(Debug, Default)]

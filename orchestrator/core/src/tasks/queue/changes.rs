@@ -8,6 +8,7 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{TaskDelivery, TaskId, TaskSource};
 
+use super::standing::QueueStanding;
 use super::{may_be_queued, waiting_digest};
 use crate::RequestToken;
 use crate::exchange::TaskRef;
@@ -48,18 +49,6 @@ fn target_of(source: &TaskSource, delivery: TaskDelivery) -> Result<Target, &'st
         }
         _ => Err("its agent has `deliver: proposal`, so that it stays a proposal"),
     }
-}
-
-/// Place of a task's proposal in the queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::tasks) enum QueueStanding {
-    None,
-    /// No person must do something about it.
-    Queued,
-    /// A person decides, because of this.
-    Held(String),
-    /// A person may have to remove the cause of this.
-    Unknown(String),
 }
 
 impl Tasks {
