@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use bytes::Bytes;
-use goondan_client::{CallError, Client, ConnectError, Endpoint, RequestTimeout};
+use goondan_client::{CallError, Client, Endpoint, RequestTimeout};
 use goondan_protocol::control::{Call, CallKind, Method as _, TaskStreamPart, WatchTask};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
