@@ -259,6 +259,8 @@ impl StreamLines {
 mod tests {
     use goondan_protocol::control::{ControlError, ErrorCode};
 
+    use axum::http::StatusCode;
+
     use super::*;
 
     #[test]
