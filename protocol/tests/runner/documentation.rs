@@ -470,7 +470,8 @@ fn every_method_has_a_request_and_a_result() {
                 let request: RpcRequest = round_trip(&json);
                 let call = serde_json::to_value(&request.call).unwrap();
                 assert_eq!(call["method"], title.as_str(), "under {heading}");
-                assert!(asked.insert(title), "two requests under {heading}");
+                // A method with alternatives has an example of each.
+                asked.insert(title);
             }
             "Response" => {
                 let incoming: ServerMessage = serde_json::from_str(&json).unwrap();
@@ -481,7 +482,7 @@ fn every_method_has_a_request_and_a_result() {
                     assert_eq!(serde_json::to_value(again).unwrap(), value(&json)["error"]);
                 } else {
                     check_result(&title, incoming.result.unwrap().get());
-                    assert!(answered.insert(title), "two results under {heading}");
+                    answered.insert(title);
                 }
             }
             "Notification" => {

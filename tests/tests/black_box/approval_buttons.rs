@@ -63,10 +63,15 @@ fn message_of(telegram: &Telegram, id: &str) -> BotAction {
 /// Message shown to the user who pressed the button.
 fn notice_for(telegram: &Telegram, query: &str) -> String {
     wait_for("the notice for the user who pressed", || {
-        let mut answers = deeds(telegram, "answerCallbackQuery").into_iter();
-        let answer = answers.find(|deed| deed.params["callback_query_id"] == query)?;
-        Some(answer.params["text"].as_str().unwrap().to_owned())
+        notice_so_far(telegram, query)
     })
+}
+
+/// As [`notice_for`], without waiting.
+fn notice_so_far(telegram: &Telegram, query: &str) -> Option<String> {
+    let mut answers = deeds(telegram, "answerCallbackQuery").into_iter();
+    let answer = answers.find(|deed| deed.params["callback_query_id"] == query)?;
+    Some(answer.params["text"].as_str().unwrap().to_owned())
 }
 
 fn press(telegram: &Telegram, user: i64, message: &BotAction, data: &str) -> String {
@@ -320,12 +325,18 @@ fn need_1_two_clients_and_a_chat_at_once_decide_once_over_kills() {
                 _ => panic!("{ran:?}"),
             }
         }
-        match notice_for(&telegram, &query).as_str() {
-            "Approved." => decided.push(true),
-            "Denied." => decided.push(false),
+        // The notice is not durable: a kill after the decision loses it.
+        let notice = match is_killed {
+            true => notice_so_far(&telegram, &query),
+            false => Some(notice_for(&telegram, &query)),
+        };
+        let is_approved = |notice: &str| match notice {
+            "Approved." => Some(true),
+            "Denied." => Some(false),
             // Another decision was earlier, or the conversation was not loaded yet.
-            _ => {}
-        }
+            _ => None,
+        };
+        decided.extend(notice.as_deref().and_then(is_approved));
         assert!(decided.len() <= 1, "round {round}: {decided:?}");
         // Without a durable decision, the call still waits.
         let again = [
@@ -358,6 +369,10 @@ fn need_1_two_clients_and_a_chat_at_once_decide_once_over_kills() {
         );
         // The chat shows the same decision, or only that it is over.
         loses_its_buttons(&telegram, &message, "");
+        let late = notice_so_far(&telegram, &query);
+        if let Some(is_approved) = late.as_deref().and_then(is_approved) {
+            assert_eq!(is_approved, !is_denied, "round {round}: {late:?}");
+        }
         let wrong = if is_denied {
             "approved by"
         } else {

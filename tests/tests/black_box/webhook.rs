@@ -273,7 +273,8 @@ fn log_3_one_trace_links_webhook_tool_call_and_reply() {
                 line["message"].as_str().unwrap(),
             )
         })
-        .filter(|(_, message)| *message != "request answered")
+        // A new process may load its conversation before or after it gets the turn's trace.
+        .filter(|(_, message)| !["request answered", "conversation loaded"].contains(message))
         .collect();
     let expected = [
         ("orchestrator", "event accepted"),

@@ -165,6 +165,9 @@ fn every_other_example_of_the_page_loads_too() {
         count += 1;
         Project::with(block)
             .variable("BOT_TOKEN", "1:t")
+            .variable("TEAM_BOT_TOKEN", "1:t")
+            .variable("DUTY_BOT_TOKEN", "2:t")
+            .variable("MATRIX_TOKEN", "t")
             .variable("HOOK_PATH", "/hook")
             .variable("HOOK_SECRET", "s3cret")
             .variable("GITHUB_WEBHOOK_SECRET", "s3cret")
@@ -172,7 +175,7 @@ fn every_other_example_of_the_page_loads_too() {
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 7, "an example is not loaded");
+    assert_eq!(count, 8, "an example is not loaded");
 }
 
 #[test]
