@@ -277,8 +277,10 @@ fn ps_shows_a_table_and_the_same_as_json() {
     let workspaces: Vec<_> = daemon
         .calls()
         .into_iter()
-        .map(|call| match call {
-            Call::ListProcesses(list) => list.workspace_id.map(|id| id.to_string()),
+        .filter_map(|call| match call {
+            Call::ListProcesses(list) => Some(list.workspace_id.map(|id| id.to_string())),
+            // Changes that the merge queue holds.
+            Call::ListTasks(_) => None,
             other => panic!("{other:?}"),
         })
         .collect();
