@@ -28,6 +28,9 @@ pub const FOLDER_VAR: &str = "GOONDAN_TEST_CASTS";
 /// Maximum size of a picture in bytes.
 pub const SVG_BYTES_MAX: usize = 100_000;
 
+/// Home directory in recordings. As long as a temporary directory of a test, so that columns stay.
+const SHOWN_HOME: &str = "/srv/gdn-person";
+
 /// Typing time of a word.
 const WORD_MS: u64 = 160;
 
@@ -45,7 +48,9 @@ pub struct Cast {
     screen: Screen,
     size: (u16, u16),
     steps: Vec<CastFrame>,
-    /// Private strings to replace: the paths of this run.
+    /// The home of this run as in paths and in ids of workspaces, and its replacements.
+    replaced: [(String, String); 2],
+    /// Strings that recordings must not contain: the paths of this run.
     private: Vec<String>,
 }
 
@@ -66,12 +71,18 @@ impl Cast {
         screen.wait_until_gone("gdn()");
         screen.wait_for_prompt();
         let private = vec![at.to_string(), bin_dir().display().to_string()];
+        let in_ids = |path: &str| path.trim_start_matches('/').replace('/', "_");
+        let replaced = [
+            (at.to_string(), SHOWN_HOME.to_owned()),
+            (in_ids(&at.to_string()), in_ids(SHOWN_HOME)),
+        ];
         Self {
             name,
             title,
             screen,
             size,
             steps: Vec::new(),
+            replaced,
             private,
         }
     }
@@ -81,9 +92,18 @@ impl Cast {
         &self.screen
     }
 
+    /// Contents of the screen, without anything that differs from run to run.
+    fn seen(&self) -> String {
+        let mut seen = seen(&self.screen.painted());
+        for (from, to) in &self.replaced {
+            seen = seen.replace(from, to);
+        }
+        seen
+    }
+
     /// Keeps the screen as a step of this duration in milliseconds.
     pub fn keep(&mut self, lasts_ms: u64) {
-        let painted = seen(&self.screen.painted());
+        let painted = self.seen();
         match self.steps.last_mut() {
             Some(last) if last.painted == painted => last.lasts_ms += lasts_ms,
             _ => self.steps.push(CastFrame { painted, lasts_ms }),
@@ -95,12 +115,8 @@ impl Cast {
     pub fn follow(&mut self, until: &str, lasts_ms: u64) {
         wait_until(&format!("{until:?} is on the screen"), || {
             let is_shown = self.screen.shown().contains(until);
-            let painted = self.screen.painted();
-            if self
-                .steps
-                .last()
-                .is_none_or(|last| last.painted != seen(&painted))
-            {
+            let painted = self.seen();
+            if self.steps.last().is_none_or(|last| last.painted != painted) {
                 self.keep(lasts_ms);
             }
             is_shown

@@ -1,9 +1,13 @@
-//! Recordings for the documentation: `gdn top`, `gdn chat` and `gdn demo kill` on a real terminal.
+//! Recordings for the documentation: `gdn top`, `gdn chat`, `gdn demo kill`, and [tours](tours) of
+//! newcomers, on a real terminal.
 //!
 //! Recreate them with `GOONDAN_TEST_CASTS=docs/images cargo test --workspace --test casts`.
 
 #[cfg(test)]
-mod tests {
+mod tours;
+
+#[cfg(test)]
+mod recordings {
     use std::path::Path;
 
     use goondan_tests::cast::Cast;
@@ -13,14 +17,14 @@ mod tests {
     use goondan_tests::{Daemon, Home, needs, wait_until};
 
     /// A home whose project is a copy of an example.
-    fn example(name: &str) -> Home {
+    pub(crate) fn example(name: &str) -> Home {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples");
         let home = Home::without_project();
         copy_folder(&examples.join(name), &home.project());
         home
     }
 
-    fn send(home: &Home, key: &str, event: &str, text: &str) {
+    pub(crate) fn send(home: &Home, key: &str, event: &str, text: &str) {
         let to = ["send", "--instance", key, "--event-id", event, text];
         home.gdn(&to).exits(0);
     }
@@ -106,6 +110,11 @@ mod tests {
         wait_until("every process has ended", || {
             home.running(ORCHESTRATOR).is_empty()
         });
+        kill_all(&home);
+    }
+
+    /// Kills the processes that were started from this home.
+    pub(crate) fn kill_all(home: &Home) {
         for left in processes::of_home(home.path()) {
             processes::signal(left.pid, Signal::SIGKILL);
         }
