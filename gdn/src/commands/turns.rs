@@ -138,6 +138,7 @@ pub(super) async fn read(
                 workspace_id: workspace_id.clone(),
                 instance_key: instance_key.clone(),
                 offset,
+                before: None,
             })
             .await?;
         unreadable += page.unreadable;

@@ -200,6 +200,8 @@ pub enum ReadRequest {
         instance: InstanceRef,
         /// Byte offset in its log to start from.
         offset: u64,
+        /// Byte offset in its log to end at; takes precedence.
+        before: Option<u64>,
         /// True if a turn is in progress.
         busy: bool,
     },

@@ -57,16 +57,22 @@ pub(super) fn read(
         ReadRequest::Turns {
             instance,
             offset,
+            before,
             busy,
         } => {
             let instances = layout.instances(&instance.workspace_id);
-            let page = instance::read_event_log(disk, &instances, &instance.instance_key, offset)
-                .map_err(|error| control_error(&error))?;
+            let key = &instance.instance_key;
+            let page = match before {
+                Some(before) => instance::read_event_log_before(disk, &instances, key, before),
+                None => instance::read_event_log(disk, &instances, key, offset),
+            };
+            let page = page.map_err(|error| control_error(&error))?;
             answer(&TurnsPage {
                 events: page.events,
                 unreadable: page.unreadable,
                 busy,
                 next: page.next,
+                previous: page.previous,
             })
         }
     }

@@ -79,7 +79,7 @@ mod turn;
 pub use approvals::{Approval, ApprovalMark, ApprovalRequest, CallDecision};
 pub use cancellation::CancelScope;
 pub(crate) use check::{HISTORY_ADVICE, check_history, check_json, check_ledger, check_log, odd};
-pub use event_log::{ObservedPage, read_event_log};
+pub use event_log::{ObservedPage, read_event_log, read_event_log_before};
 pub(crate) use folder::peek_parked;
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;

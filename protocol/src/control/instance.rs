@@ -315,9 +315,18 @@ pub struct InstanceTurns {
     pub workspace_id: WorkspaceId,
     /// The conversation.
     pub instance_key: InstanceKey,
-    /// Start of the page: 0, then `next` of the previous page.
+    /// Start of the page: 0, then `next` of the previous page. Ignored with `before`.
     #[serde(default)]
     pub offset: u64,
+    /// End of the page: [`InstanceTurns::END`] for the latest events, then `previous` of the
+    /// following page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+}
+
+impl InstanceTurns {
+    /// An offset beyond every log. The largest integer that JavaScript represents exactly.
+    pub const END: u64 = (1 << 53) - 1;
 }
 
 /// Result of `instance.turns`: one page of runtime events.
@@ -330,9 +339,12 @@ pub struct TurnsPage {
     pub unreadable: u64,
     /// True if an event is pending or its turn runs.
     pub busy: bool,
-    /// Start of the next page; absent on the last page.
+    /// Start of the next page; absent on the last page, and with `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+    /// End of the preceding page; absent on the first page, and without `before`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<u64>,
 }
 
 /// `instance.export`: one part of a conversation's archive.

@@ -250,19 +250,19 @@ impl FeedClient<'_> {
 
     /// Trace of the conversation's latest turn.
     async fn latest_trace(&mut self, key: &InstanceKey) -> Result<Option<String>, CallError> {
-        let (mut offset, mut latest) = (0, None);
+        let mut before = InstanceTurns::END;
         loop {
             let turns = InstanceTurns {
                 workspace_id: self.workspace_id.clone(),
                 instance_key: key.clone(),
-                offset,
+                offset: 0,
+                before: Some(before),
             };
             let page = self.client.query(turns).await?;
-            let last = page.events.last();
-            latest = last.map(|event| event.trace_id.to_string()).or(latest);
-            match page.next {
-                Some(next) if next > offset => offset = next,
-                _ => return Ok(latest),
+            match (page.events.last(), page.previous) {
+                (Some(last), _) => return Ok(Some(last.trace_id.to_string())),
+                (None, Some(previous)) if previous < before => before = previous,
+                (None, _) => return Ok(None),
             }
         }
     }

@@ -132,6 +132,7 @@ impl Core {
         let read = ReadRequest::Turns {
             instance,
             offset: request.offset,
+            before: request.before,
             busy,
         };
         self.fleet.cx().emit(CoreEffect::Read { token, read });

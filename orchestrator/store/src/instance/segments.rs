@@ -381,6 +381,19 @@ impl<'d> SegmentReader<'d> {
         self.segments.first().map_or(0, |segment| segment.start)
     }
 
+    /// Returns the offset after the last byte.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub(super) fn end(&self) -> Result<u64, StoreError> {
+        let start = match self.segments.last() {
+            Some(last) => last.end(self.disk, &self.dir, self.log)?,
+            None => 0,
+        };
+        Ok(start + self.current.as_ref().map_or(0, Journal::len))
+    }
+
     /// Returns the part that contains or begins at log offset `at`.
     ///
     /// # Errors
