@@ -186,7 +186,7 @@ fn obs_5_every_decision_is_made_by_keyboard_alone() {
 /// 10,000 messages.
 #[test]
 fn obs_5_inbox_and_large_pages_work_in_the_browser() {
-    for suite in ["inbox", "search", "large", "long"] {
+    for suite in ["inbox", "search", "traces", "large", "long"] {
         pass_with_generated_daemon(suite);
     }
 }

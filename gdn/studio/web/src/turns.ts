@@ -58,6 +58,38 @@ export function turnsOf(events: RuntimeEvent[]): Turn[] {
   return [...withEvents(NO_TURNS, events).turns.values()];
 }
 
+/** An offset beyond every log: `InstanceTurns::END` of the control API. */
+export const LOG_END = Number.MAX_SAFE_INTEGER;
+
+/** A page of `instance.turns` that was read from the end. */
+export interface EventPage {
+  events: RuntimeEvent[];
+  previous?: number;
+}
+
+/** The events of a conversation as far as they were read, from the end. */
+export interface BackwardLog {
+  instanceKey: string;
+  agentName: string;
+  /** Oldest first. */
+  events: RuntimeEvent[];
+  /** End of what was not read yet. */
+  previous: number | undefined;
+}
+
+/** The log with the page before it. */
+export function withPageBefore(log: BackwardLog, { events, previous }: EventPage): BackwardLog {
+  return { ...log, events: [...events, ...log.events], previous };
+}
+
+/** The turns of a log that were read from their beginnings. */
+export function turnsOfLog({ events, previous }: BackwardLog): Turn[] {
+  const turns = turnsOf(events);
+  if (previous === undefined) return turns;
+  const begun = new Set(events.filter(({ type }) => type === 'turn.started').map(({ turnId }) => turnId));
+  return turns.filter(({ turnId }) => begun.has(turnId));
+}
+
 function addTo(turn: Turn, event: RuntimeEvent): void {
   if (event.type === 'step.started') turn.steps += 1;
   if (event.type === 'tool.called') turn.tools += 1;

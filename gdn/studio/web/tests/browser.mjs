@@ -83,7 +83,7 @@ async function run(name, behind, port) {
   const fake = await startFake({ write: name !== 'readonly', ...(behind === undefined ? {} : { behind, port }) });
   if (name === 'decisions') fake.daemon.addDecisions();
   if (name === 'inbox' || name === 'search') fake.daemon.addWorkspace();
-  if (name === 'long' || name === 'interactive' || name === 'search') fake.daemon.addLongConversation(2500);
+  if (name === 'long' || name === 'interactive' || name === 'search' || name === 'traces') fake.daemon.addLongConversation(2500);
   if (name === 'large' || name === 'interactive') {
     fake.daemon.proposals.push(largeProposal());
     fake.daemon.taskItems = manyItems();
@@ -125,7 +125,7 @@ async function runBehindProxy() {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'decisions', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'search', 'large', 'long', 'reads', 'proxy'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'decisions', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'schedules', 'live', 'task', 'review', 'inbox', 'search', 'traces', 'large', 'long', 'reads', 'proxy'];
 const failed = [];
 for (const name of names) {
   console.log(name);

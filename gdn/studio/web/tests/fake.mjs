@@ -173,8 +173,13 @@ function page(of, { instanceKey, before, limit = 50 }) {
 }
 
 /** The turns in pages; each has as many events as 1 MiB holds. */
-function turnPage(of, { instanceKey, offset = 0 }) {
+function turnPage(of, { instanceKey, offset = 0, before }) {
   const all = instanceKey === 'main' ? data.turnEvents : instanceKey === 'endless' ? of.endlessEvents : [];
+  if (before !== undefined) {
+    const end = Math.min(before, all.length);
+    const previous = Math.max(0, end - 400);
+    return ok({ events: all.slice(previous, end), unreadable: 0, busy: false, ...(previous > 0 ? { previous } : {}) });
+  }
   const next = offset + 4000;
   return ok({ events: all.slice(offset, next), unreadable: 0, busy: false, ...(next < all.length ? { next } : {}) });
 }

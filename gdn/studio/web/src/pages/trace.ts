@@ -8,18 +8,16 @@ import { oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import '../parts/waterfall.js';
 import { studio } from '../studio.js';
-import { type Turn, turnsOf } from '../turns.js';
-import type { Instance, RuntimeEvent, WorkspaceChange } from '../types.js';
+import { type BackwardLog, type EventPage, LOG_END, type Turn, turnsOfLog, withPageBefore } from '../turns.js';
+import type { Instance, WorkspaceChange } from '../types.js';
 import { type Asked, askedOf, type Span, type Waterfall, waterfallOf } from '../waterfall.js';
 
 /** The table has so many rows at a time. */
 const TABLE_ROWS = 50;
-/** The turns of so many conversations are listed: those that changed last. */
-const CONVERSATIONS_MAX = 25;
-/** The most turns that are listed. */
-const TURNS_MAX = 100;
-/** Pages of events of a conversation that are read. */
-const EVENT_PAGES_MAX = 4;
+/** The turns of so many conversations are read at a time, those first that changed last. */
+const CONVERSATIONS_READ = 25;
+/** So many turns are listed at a time. */
+const TURNS_SHOWN = 100;
 /** The argument of the page that compares. */
 const COMPARE = 'compare';
 
@@ -27,6 +25,13 @@ const COMPARE = 'compare';
 interface ListedTurn extends Turn {
   instanceKey: string;
   agentName: string;
+}
+
+/** A page of conversations. */
+interface InstancesPage {
+  instances: Instance[];
+  total: number;
+  next?: unknown;
 }
 
 /** A trace that was read. */
@@ -53,11 +58,40 @@ function laidOut({ traceId, isPartial, events }: Trace, isBegun: boolean): Shown
   return { traceId, isPartial, isBegun, waterfall, asked, layoutMs: performance.now() - beganMs };
 }
 
+/** Reads the latest turns of further conversations. */
+async function readLogs(after: unknown): Promise<{ logs: BackwardLog[]; total: number; next: unknown }> {
+  const page = await call<InstancesPage>('instance.list', studio.of({
+    order: 'changed', limit: CONVERSATIONS_READ, ...(after === undefined ? {} : { after }),
+  })).catch((): InstancesPage => ({ instances: [], total: 0 }));
+  const logs = await Promise.all(page.instances.map(({ instanceKey, agentName }) =>
+    readBack({ instanceKey, agentName, events: [], previous: LOG_END })));
+  return { logs, total: page.total, next: page.next };
+}
+
+/** Reads the page before what was read of a log. */
+async function readBack(log: BackwardLog): Promise<BackwardLog> {
+  const { instanceKey, previous } = log;
+  if (previous === undefined) return log;
+  // A conversation can be deleted in the meantime.
+  const page = await call<EventPage>('instance.turns', studio.of({ instanceKey, before: previous })).catch((): EventPage => ({ events: [] }));
+  return withPageBefore(log, page);
+}
+
+/** All turns that were read, latest first. */
+function listedTurns(logs: BackwardLog[]): ListedTurn[] {
+  const all = logs.flatMap((log) => turnsOfLog(log).map((turn) => ({ ...turn, instanceKey: log.instanceKey, agentName: log.agentName })));
+  return all.sort((one, other) => (one.startedAt < other.startedAt ? 1 : -1));
+}
+
 class TracePage extends Page {
   #shown: Shown | null = null;
   /** The other trace of a comparison. */
   #other: Shown | null = null;
-  #turns: ListedTurn[] | null = null;
+  /** The conversations whose turns are listed; `null` until some are read. */
+  #logs: BackwardLog[] | null = null;
+  /** Number of all conversations, and where those begin whose turns are not listed. */
+  #conversations: { total: number; next: unknown } = { total: 0, next: undefined };
+  #turnsShown = TURNS_SHOWN;
   readonly #chosen = new Set<string>();
   #containing = '';
   #outcome = '';
@@ -106,23 +140,29 @@ class TracePage extends Page {
     this.requestUpdate();
   }
 
-  /** The turns of the conversations that changed last. */
+  /** Reads the latest turns of the conversations that changed last. */
   async #readTurns(): Promise<void> {
-    const told = await call<{ instances: Instance[] }>('instance.list', studio.of({ order: 'changed', limit: CONVERSATIONS_MAX })).catch(() => ({ instances: [] }));
-    const all = await Promise.all(told.instances.map(async ({ instanceKey, agentName }): Promise<ListedTurn[]> => {
-      const events: RuntimeEvent[] = [];
-      let offset: number | undefined = 0;
-      for (let page = 0; page < EVENT_PAGES_MAX && offset !== undefined; page += 1) {
-        const part: { events: RuntimeEvent[]; next?: number } = await call<{ events: RuntimeEvent[]; next?: number }>(
-          'instance.turns', studio.of({ instanceKey, offset }),
-        ).catch(() => ({ events: [] }));
-        events.push(...part.events);
-        offset = part.next;
-      }
-      return turnsOf(events).map((turn) => ({ ...turn, instanceKey, agentName }));
-    }));
-    this.#turns = all.flat().sort((one, other) => (one.startedAt < other.startedAt ? 1 : -1)).slice(0, TURNS_MAX);
+    // A list that was continued stays as it is.
+    if (this.#turnsShown > TURNS_SHOWN) return;
+    const { logs, total, next } = await readLogs(undefined);
+    this.#logs = logs;
+    this.#conversations = { total, next };
     this.requestUpdate();
+  }
+
+  /** Lists earlier turns: further ones of the conversations that are listed, and those of further conversations. */
+  async #readEarlier(): Promise<void> {
+    const logs = this.#logs ?? [];
+    if (listedTurns(logs).length < this.#turnsShown + TURNS_SHOWN) {
+      const { next } = this.#conversations;
+      const [continued, further] = await Promise.all([
+        Promise.all(logs.map(readBack)),
+        next === undefined ? { logs: [], ...this.#conversations } : readLogs(next),
+      ]);
+      this.#logs = [...continued, ...further.logs];
+      this.#conversations = { total: further.total, next: further.next };
+    }
+    this.#turnsShown += TURNS_SHOWN;
   }
 
   protected content(): TemplateResult {
@@ -143,8 +183,13 @@ class TracePage extends Page {
   }
 
   #list(): TemplateResult {
-    const turns = this.#turns;
-    if (turns === null) return html`<p class="faint">Reading the list…</p>`;
+    const logs = this.#logs;
+    if (logs === null) return html`<p class="faint">Reading the list…</p>`;
+    const all = listedTurns(logs);
+    const turns = all.slice(0, this.#turnsShown);
+    const { total, next } = this.#conversations;
+    const hasEarlier = all.length > turns.length || next !== undefined || logs.some(({ previous }) => previous !== undefined);
+    const earlier = (): void => void this.act('Reading earlier turns', () => this.#readEarlier());
     const text = this.#containing.toLowerCase();
     const found = turns.filter((turn) =>
       (this.#outcome === '' || turn.outcome === this.#outcome) &&
@@ -179,8 +224,10 @@ class TracePage extends Page {
           ? html`<a class="button" href=${studio.href('trace', COMPARE, { a, b })}>Compare the two</a>`
           : html`<span class="faint">Choose two to compare them.</span>`}</p>
       </div>
-      ${view.tableView(`Turns of the ${counted(CONVERSATIONS_MAX, 'conversation')} that changed last`,
-        ['Compare', 'Started', 'Conversation', 'Agent', 'Outcome', 'Duration', 'Steps / tools', 'Cost', 'Reason'], rows)}`;
+      ${view.tableView(
+        logs.length < total ? `Turns of the ${counted(logs.length, 'conversation')} of ${count(total)} that changed last` : 'Turns, latest first',
+        ['Compare', 'Started', 'Conversation', 'Agent', 'Outcome', 'Duration', 'Steps / tools', 'Cost', 'Reason'], rows)}
+      ${hasEarlier ? html`<p class="actions"><button type="button" data-earlier ?disabled=${this.isBusy} @click=${earlier}>Earlier turns</button></p>` : nothing}`;
   }
 
   #traceView({ traceId, isPartial, isBegun, waterfall, asked, layoutMs }: Shown): TemplateResult {

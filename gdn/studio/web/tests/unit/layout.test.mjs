@@ -3,9 +3,9 @@ import { test } from 'node:test';
 import { bytes, dollars, duration } from '../../src/parts/figures.ts';
 import { answerOf } from '../../src/parts/form.ts';
 import { chunksOf, ROWS_MAX, rowByKey, scrollTo, windowOf } from '../../src/parts/virtual.ts';
-import { NO_TURNS, turnsOf, withEvents } from '../../src/turns.ts';
+import { LOG_END, NO_TURNS, turnsOf, turnsOfLog, withEvents, withPageBefore } from '../../src/turns.ts';
 import { askedOf, barOf, waterfallOf } from '../../src/waterfall.ts';
-import { longTrace, turnEvents } from '../fake-data.mjs';
+import { longConversation, longTrace, turnEvents } from '../fake-data.mjs';
 
 test('few rows are in the document, and all that can be seen are among them', () => {
   for (const total of [0, 1, 30, 10_000]) {
@@ -125,4 +125,14 @@ test('figures say what they mean', () => {
   assert.deepEqual([duration(12), duration(1500), duration(61_000), duration(3_660_000)], ['12 ms', '1.5 s', '1 min 1 s', '1 h 1 min']);
   assert.deepEqual([bytes(1023), bytes(1536)], ['1023 B', '1.5 KiB']);
   assert.deepEqual([dollars(0), dollars(1155), dollars(5_000_000)], ['$0.00', '$0.0012', '$5.00']);
+});
+
+test('a log that is read from its end lists a turn once its beginning was read', () => {
+  const { events } = longConversation(3);
+  const perTurn = events.length / 3;
+  const cut = perTurn + 2;
+  const log = withPageBefore({ instanceKey: 'main', agentName: 'clerk', events: [], previous: LOG_END }, { events: events.slice(cut), previous: cut });
+  assert.deepEqual(turnsOfLog(log).map(({ turnId }) => turnId), ['n2']);
+  const whole = withPageBefore(log, { events: events.slice(0, cut) });
+  assert.deepEqual(turnsOfLog(whole), turnsOf(events));
 });
