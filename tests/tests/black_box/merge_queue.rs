@@ -87,7 +87,7 @@ const TASKS: u64 = 5;
 /// Minimum number of tasks: one makes a mistake, and two change the same line.
 const TASKS_MIN: u64 = 2;
 
-/// Attempts, most of them landings, whose files goondan keeps.
+/// Landings whose files goondan keeps.
 const LANDINGS_KEPT: usize = 20;
 
 /// Maximum time before a random kill of the daemon.
@@ -243,10 +243,7 @@ fn check_landings(home: &Home, tasks: &[String], before: &str) {
             .unwrap()
             .success()
     );
-    for (number, (attempt, base, result)) in landings.iter().rev().enumerate() {
-        if base == result {
-            continue;
-        }
+    for (number, (attempt, ..)) in changed.into_iter().rev().enumerate() {
         let name = format!("attempt-{attempt}");
         let now = digest(&undone);
         let proof = format!("{name} {now}");
@@ -254,13 +251,8 @@ fn check_landings(home: &Home, tasks: &[String], before: &str) {
             proofs.contains(&proof),
             "`{proof}` is not among {proofs:#?}"
         );
-        // The files of older landings are gone. Those of attempts that a kill interrupted count, too.
-        let files = home.workspace_dir().join("sandboxes/merge-queue");
-        if !files.join(&name).exists() {
-            assert!(
-                number >= LANDINGS_KEPT / 4,
-                "only {number} landings are kept"
-            );
+        // The files of older landings are gone.
+        if number >= LANDINGS_KEPT {
             return;
         }
         let diff = home
@@ -381,7 +373,7 @@ fn queue_1_a_person_holds_reorders_and_drops_proposals() {
     let held = home.gdn_json(&["task", "queue", "hold", "t0", "not today"]);
     assert_eq!(order(&held), ["t0", "t2", "t1"]);
     assert_eq!(held["entries"][0]["held"], "not today");
-    // The reason is where people look for what waits for them.
+    // The inbox, `gdn ps` and the tasks show the reason.
     let items = home.gdn_json(&["inbox"]);
     let items = items["items"].as_array().unwrap().iter();
     let item = items.clone().find(|item| item["id"] == "t0").unwrap();
