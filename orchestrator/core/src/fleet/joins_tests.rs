@@ -442,7 +442,10 @@ fn msg_13_each_part_is_in_one_input_over_any_kill() {
                 is_dropped(&id),
                 "seed {seed}: event {id} ended without a turn"
             );
-            assert_eq!(again["outcome"]["code"], "E_JOIN_TIMEOUT", "seed {seed}: {again}");
+            assert_eq!(
+                again["outcome"]["code"], "E_JOIN_TIMEOUT",
+                "seed {seed}: {again}"
+            );
             assert_eq!(world.queue(), queue, "seed {seed}: event {id} waits again");
         }
     }
