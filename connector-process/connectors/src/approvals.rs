@@ -302,7 +302,7 @@ mod tests {
             let problems = problems("telegram", &config).join("; ");
             assert!(problems.contains("hour and minute"), "{wrong}: {problems}");
         }
-        // Whether these are all hours or none is not defined.
+        // All hours or none: the meaning is undefined.
         let quiet = json!({"from": "08:00", "until": "08:00"});
         let config = json!({"approvals": {"chat": 1, "users": [5], "quietHours": quiet}});
         assert_eq!(

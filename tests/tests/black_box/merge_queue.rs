@@ -5,8 +5,8 @@
 //! Method: agents without models change files of their own, and lines that several of them change.
 //! Some make a mistake that only `verify` finds. `verify` writes a digest of the files that it ran
 //! on to the home of its task. A person adds each proposal to the queue, also those that come back.
-//! At the end the landings are taken back one by one: each of these states of the project is one that
-//! `verify` passed, and the first state is the one before the tasks.
+//! At the end the landings are undone one by one: `verify` passed on each state of the project, and the
+//! first state is the one before the tasks.
 //!
 //! `GOONDAN_TEST_QUEUE_TASKS=40` runs that many tasks, with a kill of the daemon for each, and prints
 //! the throughput beside approving and testing one change after the other by hand.
@@ -167,7 +167,7 @@ fn records(home: &Home, event: &str) -> Vec<Value> {
     let path = home
         .workspace_dir()
         .join("sandboxes/merge-queue/queue.jsonl");
-    // Without a record, there is no file.
+    // The queue creates the file with its first record.
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines = text
         .lines()
@@ -192,8 +192,8 @@ fn landings(home: &Home) -> Vec<(u64, String, String)> {
         .collect()
 }
 
-/// A person who adds every proposal that waits for a review to the queue, and lets tasks continue
-/// whose run was lost with the daemon. Returns true once all tasks are completed.
+/// A person who adds every proposal that waits for a review to the queue, and restarts tasks whose
+/// run ended with the daemon. Returns true once all tasks are completed.
 fn serve(home: &Home) -> bool {
     let ran = home.gdn(&["--json", "task", "list", "--all"]);
     if ran.code != 0 {
