@@ -41,7 +41,7 @@ use crate::gateway::Gateway;
 use crate::limits::{
     DECISION_NOTES_WAITING_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
 };
-use crate::listener::ButtonPress;
+use crate::listener::{ButtonPress, RequestRejection};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -265,6 +265,21 @@ impl PressSubmitter {
         drop(self.notes.try_send(note));
         Ok(())
     }
+}
+
+/// Submits a button press of a request. Without a submitter, the connection shows no decisions.
+///
+/// # Errors
+///
+/// [`RequestRejection`] if the press is not known to be submitted.
+pub(crate) async fn submit_press(
+    presses: Option<PressSubmitter>,
+    reply_timeout: Duration,
+    pressed: ButtonPress,
+) -> Result<(), RequestRejection> {
+    let presses = presses.ok_or(RequestRejection::NotFound)?;
+    let submitted = presses.press(reply_timeout, pressed).await;
+    submitted.map_err(RequestRejection::ByOrchestrator)
 }
 
 impl ChatReply {

@@ -51,7 +51,7 @@ use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{MATRIX_MISSED_EVENTS_MAX, REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::listener::Callbacks;
-use crate::payload::{is_allowed, text, written_to};
+use crate::payload::{is_allowed, one_line, text, written_to};
 use crate::service_api::outbox_marking;
 
 /// Message to an encrypted room.
@@ -284,7 +284,7 @@ impl PollingRun<'_> {
         let profile = api.find(&path).await?.unwrap_or_default();
         let name = text(&profile, "/displayname").unwrap_or_default();
         let account = Account {
-            name: description::one_line(name),
+            name: one_line(name),
             id: id.clone(),
         };
         // Invitations are in one answer only, and a setting can accept them later.

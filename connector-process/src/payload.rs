@@ -13,7 +13,7 @@ use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
 use self::bounded_json::{JsonBounds, shrunk};
-use crate::limits::{PAYLOAD_BYTES_MAX, PROPERTY_BYTES_MAX};
+use crate::limits::{PAYLOAD_BYTES_MAX, PROPERTY_BYTES_MAX, QUOTE_CHARS_MAX};
 use crate::listener::MalformedRequest;
 
 /// Parses a JSON body.
@@ -130,6 +130,21 @@ pub(crate) fn header<'h>(
         .map_err(|_not_text| MalformedRequest::BadHeader {
             header: name.clone(),
         })
+}
+
+/// A text without line breaks and repeated spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// The start of a text, in quotation marks.
+pub(crate) fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(QUOTE_CHARS_MAX) {
+        Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),
+        None => format!("\"{line}\""),
+    }
 }
 
 /// The string at a JSON Pointer.

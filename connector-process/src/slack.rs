@@ -40,7 +40,7 @@ use self::messages::{Filters, Ignored};
 use self::threads::Threads;
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::connector::Ready;
-use crate::decisions::{PressSubmitter, show_decisions};
+use crate::decisions::{PressSubmitter, show_decisions, submit_press};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{DECISION_NOTES_WAITING_MAX, SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
@@ -260,14 +260,7 @@ impl InboundService for Slack {
     }
 
     fn press(&self, pressed: ButtonPress) -> BoxFuture<'static, Result<(), RequestRejection>> {
-        let presses = self.presses.clone();
-        let reply_timeout = self.reply_timeout();
-        async move {
-            let presses = presses.ok_or(RequestRejection::NotFound)?;
-            let handed_in = presses.press(reply_timeout, pressed).await;
-            handed_in.map_err(RequestRejection::ByOrchestrator)
-        }
-        .boxed()
+        submit_press(self.presses.clone(), self.reply_timeout(), pressed).boxed()
     }
 
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {

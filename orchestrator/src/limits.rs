@@ -135,7 +135,7 @@ pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
 /// Maximum number of checks that the log has all changes of a workspace before its release is
 /// canceled.
 pub(crate) const RELEASE_TRIES: u32 = 10;
-/// Pause between two of these checks, in milliseconds, in which writes in progress can end.
+/// Pause between two checks before a release, in milliseconds, in which writes in progress can end.
 pub(crate) const RELEASE_PAUSE_MS: u64 = 50;
 /// Maximum wait of the daemon's shutdown for a log that does not answer, in milliseconds.
 pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
@@ -177,7 +177,7 @@ const _: () = assert!(REPLICA_RESTART_FIRST_MS < REPLICA_RESTART_MAX_MS);
 const _: () = assert!(WATCH_QUIET_MS < WATCH_QUIET_MAX_MS);
 const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);
 
-/// Maximum number of open work areas of tasks, each of which needs a descriptor.
+/// Maximum number of open work areas of tasks. Each needs a descriptor.
 pub(crate) const TASK_AREAS_OPEN_MAX: usize = 64;
 /// Maximum size of a task's log, in bytes; further output is dropped, which the log reports.
 pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;

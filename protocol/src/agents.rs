@@ -432,7 +432,7 @@ pub enum AgentAnswer {
         /// The reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Arguments that a person set instead of those of the call.
+        /// Arguments that a person set instead of the call's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
         /// True if a previous process received the decision and may have begun the call.

@@ -73,7 +73,7 @@ pub const MAX_APPROVALS_PAGE: usize = 250;
 /// Largest number of standing approvals per page (`OBS-1`).
 pub const MAX_STANDING_APPROVALS_PAGE: usize = 50;
 
-/// Largest number of standing approvals of a workspace. A person can revoke some of them.
+/// Largest number of standing approvals of a workspace. A person can revoke old ones.
 pub const MAX_STANDING_APPROVALS: usize = 500;
 
 /// Largest arguments of a standing approval, in bytes of JSON. Larger calls can be approved once.

@@ -1,7 +1,7 @@
 //! Repairs JSON with the escape of half a surrogate pair. Pure.
 //!
 //! JavaScript and Python write such an escape if they cut a text in the middle of a character.
-//! Parsers reject the whole document because of it.
+//! Parsers reject the whole document because of one such escape.
 
 use serde::de::DeserializeOwned;
 

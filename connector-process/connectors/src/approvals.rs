@@ -17,6 +17,9 @@ const MINUTE_MS: u64 = 60_000;
 /// The name of the setting.
 const APPROVALS: &str = "approvals";
 
+/// Tool calls, in the setting `kinds`.
+const CALL: &str = "call";
+
 /// Connectors that support approvals, with their word for a chat.
 const ASKING: [(&str, &str); 4] = [
     ("telegram", "chat"),
@@ -62,7 +65,7 @@ impl DecisionKind<'_> {
     /// Its word in the settings.
     fn word(self) -> &'static str {
         match self {
-            Self::Call(_) => "call",
+            Self::Call(_) => CALL,
             Self::Question => "question",
             Self::Review => "review",
         }
@@ -186,6 +189,18 @@ impl ApprovalChat {
     pub fn agents(&self) -> impl Iterator<Item = &str> {
         self.agents.iter().flatten().map(String::as_str)
     }
+
+    /// The tools and exports that the settings name.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().flatten().map(String::as_str)
+    }
+
+    /// True if it shows tool calls.
+    #[must_use]
+    pub fn shows_calls(&self) -> bool {
+        let kinds = self.kinds.as_ref();
+        kinds.is_none_or(|kinds| kinds.iter().any(|kind| kind == CALL))
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +302,13 @@ mod tests {
             let problems = problems("telegram", &config).join("; ");
             assert!(problems.contains("hour and minute"), "{wrong}: {problems}");
         }
+        // All hours or none: the meaning is undefined.
+        let quiet = json!({"from": "08:00", "until": "08:00"});
+        let config = json!({"approvals": {"chat": 1, "users": [5], "quietHours": quiet}});
+        assert_eq!(
+            problems("telegram", &config),
+            ["`approvals.quietHours.until` must be another time than `from`, found \"08:00\""]
+        );
     }
 
     #[test]

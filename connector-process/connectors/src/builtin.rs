@@ -347,7 +347,7 @@ static QUIET_HOURS: [Setting; 3] = [
     Setting::required(
         "until",
         SettingType::TimeOfDay,
-        "The time at which they end, on the next day if it is before `from`.",
+        "Another time, at which they end, on the next day if it is before `from`.",
     ),
     Setting::optional("timeZone", SettingType::TimeZone, "The time zone of both.")
         .or(FieldDefault::Text("UTC")),

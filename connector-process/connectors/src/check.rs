@@ -271,7 +271,10 @@ impl SettingsChecker {
             self.add(ProblemKind::NeedsSecret { secret });
         }
         match (setting.content, value) {
-            (SettingType::Map(settings), Value::Object(given)) => self.map(settings, given),
+            (SettingType::Map(settings), Value::Object(given)) => {
+                self.map(settings, given);
+                self.check_hours(given);
+            }
             (SettingType::Named(settings), Value::Array(items)) if !items.is_empty() => {
                 self.named(settings, items);
             }
@@ -288,6 +291,23 @@ impl SettingsChecker {
                     });
                 }
             }
+        }
+    }
+
+    /// Checks that hours `from` a time `until` another one are not empty.
+    fn check_hours(&mut self, given: &JsonObject) {
+        let time = |name: &str| given.get(name).filter(|it| is_time_of_day(it));
+        let (Some(from), Some(until)) = (time("from"), time("until")) else {
+            return;
+        };
+        if from == until {
+            self.path.push(SettingPathStep::Field("until".to_owned()));
+            self.add(ProblemKind::Wrong {
+                expected: "another time than `from`".to_owned(),
+                found: shown(until),
+                words: &[],
+            });
+            self.path.pop();
         }
     }
 
@@ -395,7 +415,7 @@ fn scalar(content: SettingType, value: &Value) -> Result<(), (String, String)> {
             schedule::check_time_zone,
         ),
         SettingType::TimeOfDay => is(
-            text.is_some_and(|text| minute_of_day(text).is_some()),
+            is_time_of_day(value),
             "hour and minute of a day, such as `22:00`",
             shown(value),
         ),
@@ -445,6 +465,10 @@ fn grammar(
         let found = shown(value);
         (expected.to_owned(), format!("{found}: {reason}"))
     })
+}
+
+fn is_time_of_day(value: &Value) -> bool {
+    value.as_str().and_then(minute_of_day).is_some()
 }
 
 /// Minutes from midnight until a time such as `07:30`.

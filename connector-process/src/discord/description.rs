@@ -6,9 +6,8 @@
 use serde_json::{Value, json};
 
 use super::INPUT_OPTIONS;
-use crate::limits::QUOTE_CHARS_MAX;
 use crate::listener::MalformedRequest;
-use crate::payload::{required, text};
+use crate::payload::{one_line, required, shortened, text};
 
 /// Types of application commands.
 const USER_COMMAND: u64 = 2;
@@ -349,21 +348,6 @@ pub(super) fn person(user: &Value) -> String {
 
 fn number(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
-}
-
-/// A text without line breaks and repeated spaces.
-fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
-}
-
-/// The start of a text, in quotation marks.
-fn shortened(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(QUOTE_CHARS_MAX) {
-        Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),
-        None => format!("\"{line}\""),
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::QUOTE_CHARS_MAX;
-use crate::payload::text;
+use crate::payload::{one_line, shortened, text};
 
 /// Types of events that begin a poll, the later one first.
 pub(super) const POLLS: [&str; 2] = ["m.poll.start", "org.matrix.msc3381.poll.start"];
@@ -161,21 +160,6 @@ fn poll(content: &Value) -> MessageText {
             answers.join("; ")
         )],
         ..MessageText::default()
-    }
-}
-
-/// A text without line breaks and repeated spaces.
-pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
-}
-
-/// The start of a text, in quotation marks.
-pub(super) fn shortened(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(QUOTE_CHARS_MAX) {
-        Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),
-        None => format!("\"{line}\""),
     }
 }
 

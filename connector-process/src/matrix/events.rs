@@ -9,9 +9,11 @@ use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::description::{POLLS, STICKER, describe, one_line, shortened, without_fallback};
+use super::description::{POLLS, STICKER, describe, without_fallback};
 use super::rooms::Room;
-use crate::payload::{add_payload, instance_key, is_allowed, properties, text};
+use crate::payload::{
+    add_payload, instance_key, is_allowed, one_line, properties, shortened, text,
+};
 
 /// Type of the events of messages.
 pub(super) const MESSAGE: &str = "m.room.message";

@@ -6,10 +6,9 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::api::{Api, ApiError};
-use super::description::one_line;
 use super::sync::MEMBER;
 use crate::limits::MATRIX_ROOMS_MAX;
-use crate::payload::text;
+use crate::payload::{one_line, text};
 
 /// Number of members of a direct room: the account, and a person who may have left.
 const DIRECT_MEMBERS: RangeInclusive<usize> = 1..=2;

@@ -658,7 +658,7 @@ fn without_quote(text: &str) -> &str {
     ends.min().and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
-/// True if a body contains one of these phrases, which are in lower case.
+/// True if a body contains a phrase of `phrases`. Phrases are in lower case.
 fn says_any(body: &str, phrases: &[&str]) -> bool {
     let lower = body.to_lowercase();
     phrases.iter().any(|words| lower.contains(words))

@@ -8,10 +8,10 @@ use goondan_protocol::ignored_messages::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
-use super::description::{integer, number, one_line, person, sender, shortened};
+use super::description::{integer, number, person, sender};
 use super::sent::SentMessage;
 use super::updates::{Accepted, Update, ignored, is_accepted_bot, to_event};
-use crate::payload::text;
+use crate::payload::{one_line, shortened, text};
 
 /// Type of the updates about a person's reaction.
 pub(super) const REACTION: &str = "message_reaction";

@@ -13,8 +13,7 @@ mod service;
 
 use serde_json::Value;
 
-use crate::limits::QUOTE_CHARS_MAX;
-use crate::payload::text;
+use crate::payload::{one_line, shortened, text};
 
 pub(super) use older::{older_files, older_text};
 pub(super) use service::service_words;
@@ -224,21 +223,6 @@ pub(super) fn number(value: &Value, pointer: &str) -> Option<u64> {
 
 pub(super) fn integer(value: &Value, pointer: &str) -> Option<i64> {
     value.pointer(pointer).and_then(Value::as_i64)
-}
-
-/// A text without line breaks and repeated spaces.
-pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
-}
-
-/// The start of a text, in quotation marks.
-pub(super) fn shortened(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(QUOTE_CHARS_MAX) {
-        Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),
-        None => format!("\"{line}\""),
-    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::description::one_line;
 use crate::gateway::Gateway;
 use crate::limits::{TELEGRAM_SENT_CHARS_MAX, TELEGRAM_SENT_MAX};
+use crate::payload::one_line;
 
 /// A message of the bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -83,7 +83,7 @@ pub(super) fn answer_to_body(body: &[u8]) -> Option<Value> {
     }
 }
 
-/// The value of the first of these parameters that a query has.
+/// The value of the first name in `names` that is a parameter of a query.
 fn parameter(query: &str, names: &[&str]) -> Option<String> {
     let pairs = form_pairs(query);
     let found = names.iter().find_map(|wanted| {

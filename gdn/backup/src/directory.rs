@@ -178,7 +178,7 @@ impl BackupDir {
     ///
     /// # Errors
     ///
-    /// [`BackupError::Damaged`] if one of them has no valid header.
+    /// [`BackupError::Damaged`] if a backup has no valid header.
     pub fn list(&self) -> Result<Vec<BackupSummary>, BackupError> {
         let ids = self.ids()?;
         let headers = ids.iter().map(|id| index::read_header(&self.file_of(id)));

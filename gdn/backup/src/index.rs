@@ -1,7 +1,7 @@
 //! The list of files of a backup: its text, its validation, and its file.
 //!
-//! The file has a header line in JSON, the sealed list, and a SHA-256 of both. The header is part of
-//! what the encryption authenticates.
+//! The file has a header line in JSON, the sealed list, and a SHA-256 of both. The
+//! encryption authenticates the header, too.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

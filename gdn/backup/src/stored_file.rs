@@ -6,8 +6,7 @@ use std::path::Path;
 
 use crate::error::{BackupError, During as _};
 
-/// Opens a backup or a pack for reading. Anything else in its place, such as a pipe, which would
-/// block, is damage.
+/// Opens a backup or a pack for reading. Another kind of file is damage: reading a pipe would block.
 pub(crate) fn open_stored(path: &Path) -> Result<File, BackupError> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);

@@ -184,18 +184,33 @@ pub(crate) async fn list(args: ApprovalsArgs, context: &Context) -> Result<(), F
     Ok(())
 }
 
-fn table_of(waiting: &[ApprovalInfo], all: bool, now: Timestamp) -> Table {
+/// A table of tool calls, with workspaces if `all`. `id` and `since` are the columns of the
+/// calls' ids and times.
+fn table_of_calls(
+    id: &'static str,
+    since: Column,
+    all: bool,
+    calls: impl Iterator<Item = (Cell, [Cell; 6])>,
+) -> Table {
     let workspace = all.then_some(Column::new("WORKSPACE").cut());
     let titles = [
-        Column::new("APPROVAL"),
+        Column::new(id),
         Column::new("CONVERSATION").cut(),
         Column::new("AGENT").cut().below(1, "agent"),
         Column::new("TOOL").cut().below(2, "tool"),
-        Column::new("ASKED").below(3, "asked"),
+        since,
         Column::new("ARGUMENTS").below(4, ""),
     ];
     let mut table = Table::new(workspace.into_iter().chain(titles));
-    for info in waiting {
+    for (workspace, cells) in calls {
+        let workspace = all.then_some(workspace);
+        table.row(workspace.into_iter().chain(cells));
+    }
+    table
+}
+
+fn table_of(waiting: &[ApprovalInfo], all: bool, now: Timestamp) -> Table {
+    let calls = waiting.iter().map(|info| {
         let cells = [
             Cell::from(&info.approval_id),
             Cell::from(&info.instance_key),
@@ -204,10 +219,10 @@ fn table_of(waiting: &[ApprovalInfo], all: bool, now: Timestamp) -> Table {
             format!("{} ago", text::age(info.asked_at, now)).into(),
             text::one_line(&info.summary).into(),
         ];
-        let workspace = all.then(|| Cell::from(&info.workspace_id));
-        table.row(workspace.into_iter().chain(cells));
-    }
-    table
+        (Cell::from(&info.workspace_id), cells)
+    });
+    let asked = Column::new("ASKED").below(3, "asked");
+    table_of_calls("APPROVAL", asked, all, calls)
 }
 
 async fn show(approval_id: ApprovalId, context: &Context) -> Result<(), Failure> {
@@ -363,17 +378,7 @@ pub(crate) async fn standing(args: &StandingArgs, context: &Context) -> Result<(
 }
 
 fn table_of_standing(standing: &[StandingApprovalInfo], all: bool, now: Timestamp) -> Table {
-    let workspace = all.then_some(Column::new("WORKSPACE").cut());
-    let titles = [
-        Column::new("ID"),
-        Column::new("CONVERSATION").cut(),
-        Column::new("AGENT").cut().below(1, "agent"),
-        Column::new("TOOL").cut().below(2, "tool"),
-        Column::new("SINCE").below(3, "since"),
-        Column::new("ARGUMENTS").below(4, ""),
-    ];
-    let mut table = Table::new(workspace.into_iter().chain(titles));
-    for info in standing {
+    let calls = standing.iter().map(|info| {
         let key = info.instance_key.as_ref();
         let cells = [
             Cell::from(&info.approval_id),
@@ -383,10 +388,10 @@ fn table_of_standing(standing: &[StandingApprovalInfo], all: bool, now: Timestam
             format!("{} ago", text::age(info.created_at, now)).into(),
             text::one_line(&info.input.to_string()).into(),
         ];
-        let workspace = all.then(|| Cell::from(&info.workspace_id));
-        table.row(workspace.into_iter().chain(cells));
-    }
-    table
+        (Cell::from(&info.workspace_id), cells)
+    });
+    let since = Column::new("SINCE").below(3, "since");
+    table_of_calls("ID", since, all, calls)
 }
 
 pub(crate) async fn revoke(args: RevokeArgs, context: &Context) -> Result<(), Failure> {

@@ -331,13 +331,9 @@ impl From<BackupError> for Failure {
                 Exit::Damaged,
                 "check all backups: `gdn daemon backup verify DIR`; an older one can be intact: `--backup ID`",
             ),
-            BackupError::IdentityNeeded { .. } => (
+            BackupError::IdentityNeeded { .. } | BackupError::OtherIdentity { .. } => (
                 Exit::Usage,
-                "pass the file with the identity of one of these recipients: `--identity FILE`",
-            ),
-            BackupError::OtherIdentity { .. } => (
-                Exit::Usage,
-                "pass the identity of one of these recipients: `--identity FILE`",
+                "pass the file with the identity of a listed recipient: `--identity FILE`",
             ),
             BackupError::Recipient { .. } => (
                 Exit::Usage,

@@ -81,8 +81,11 @@ impl DaemonRequestError {
                 (StatusCode::TOO_MANY_REQUESTS, told)
             }
             Self::TooManyWaits => {
-                let told =
-                    PageError::new("overloaded", self, "try again when one of them has ended");
+                let told = PageError::new(
+                    "overloaded",
+                    self,
+                    "try again when an earlier request has ended",
+                );
                 (StatusCode::TOO_MANY_REQUESTS, told)
             }
             Self::Params(_) => {

@@ -414,12 +414,12 @@ pub struct IngressRule {
     pub join: Option<IngressJoin>,
 }
 
-/// A join, and the part of it that the events of a rule are.
+/// A join of a rule, and the part that the rule's events are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngressJoin {
     pub name: String,
     pub part: String,
-    /// The property that tells sets in one conversation apart.
+    /// The property that distinguishes sets in one conversation.
     pub key_property: Option<String>,
     /// Names of all parts, sorted. At least two.
     pub all: Vec<String>,

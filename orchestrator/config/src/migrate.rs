@@ -250,7 +250,7 @@ impl Translation {
     }
 
     /// The problem of a project with older forms that cannot be changed in place.
-    /// A project without documents has no older forms, but is no project of today either.
+    /// A project without documents has no older forms, and is invalid.
     fn without_documents(&self) -> Problem {
         let help = "restore the documents of the project, or create a project with `gdn init`";
         Problem::new(

@@ -239,8 +239,8 @@ pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
 pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
 /// Outages of a model in a row after which it is not called until a probe succeeds.
 pub(crate) const BREAKER_OUTAGES: u32 = 5;
-/// Minimum time between the first and the last of these failures, in milliseconds, because many
-/// calls can fail in one moment.
+/// Minimum time between the first and the last outage in a row, in milliseconds, because many calls
+/// can fail in one moment.
 pub(crate) const BREAKER_SPAN_MIN_MS: u64 = 5_000;
 /// Pause before the first probe, in milliseconds; it doubles after each failed probe. A longer
 /// `Retry-After` takes precedence. Calls without a fallback never wait longer for a probe.

@@ -252,7 +252,7 @@ pub(crate) fn route_ingress(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RoutedPart {
     pub(crate) join: IngressJoin,
-    /// Value that the parts of a set have in common, if they are told apart by one.
+    /// Value that the parts of a set have in common, if the join has a `keyProperty`.
     pub(crate) key: Option<String>,
 }
 

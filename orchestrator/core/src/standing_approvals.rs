@@ -148,7 +148,7 @@ impl StandingApprovals {
         found.map(|(id, _)| id)
     }
 
-    /// All of them, in no particular order.
+    /// All standing approvals of a workspace, unordered.
     pub(crate) fn all(&self, id: &WorkspaceId) -> impl Iterator<Item = StandingApprovalInfo> {
         let all = self.0.iter();
         all.map(move |(approval_id, standing)| standing.info(id, approval_id))

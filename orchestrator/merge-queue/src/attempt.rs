@@ -105,7 +105,7 @@ impl MergeQueue {
         self.rebase(attempt);
     }
 
-    /// Halves the proposals of which one failed, until it is found.
+    /// Size of the next batch. After a failed proof it is halved, until the cause is found.
     fn batch_size(&self) -> usize {
         let suspected = match self.suspects {
             0 => self.batch_max,
@@ -132,7 +132,7 @@ impl MergeQueue {
                 let before = tasks.iter().position(|other| *other == task);
                 self.give_up();
                 match before {
-                    // It may be the fault of those before it, which are tried without it.
+                    // An earlier proposal may be the cause: the next batch ends before this one.
                     Some(before) if before > 0 => self.next_batch = Some(before),
                     _ => {
                         self.suspects = self.suspects.saturating_sub(1);

@@ -129,15 +129,15 @@ pub struct Landing {
     pub proposals: Vec<Proposal>,
     pub base: Revision,
     pub result: Revision,
-    /// Commits of earlier landings of the same task, one of which the branch of its pull request may
-    /// have. Any other commit there is not the queue's.
+    /// Commits of earlier landings of the same task. The branch of its pull request may have any of
+    /// these commits; another commit there is not the queue's.
     pub replaces: Vec<Revision>,
 }
 
 /// Action for the caller. Each can be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Ask the service which of these pull requests are still open.
+    /// Ask the service which pull requests in `opened` are still open.
     Look {
         attempt: u64,
         opened: Vec<OpenPullRequest>,

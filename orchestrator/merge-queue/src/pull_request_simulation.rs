@@ -2,7 +2,7 @@
 //! its very base with the open ones before it, each task has one pull request, and none is lost.
 //!
 //! A kill loses everything but the records so far and the service: its branch `main`, the branches and the
-//! pull requests. The service merges, or a person closes, some of them meanwhile.
+//! pull requests. Meanwhile, the service merges some, and a person closes some.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -31,7 +31,7 @@ pub struct MergeQueue {
     /// Progress of the attempt; none after a restart.
     pub(crate) attempt: Option<Attempt>,
     pub(crate) batch_max: usize,
-    /// Proposals at the front of which at least one failed a proof; 0 without a suspicion.
+    /// Number of proposals at the front that contain the cause of a failed proof; 0 without a failure.
     pub(crate) suspects: usize,
     /// Size of the next batch, because of a conflict within the last one.
     pub(crate) next_batch: Option<usize>,

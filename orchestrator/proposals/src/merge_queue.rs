@@ -6,6 +6,7 @@
 //! it lands by the swap that applies every proposal, with its journal and its recovery; on a branch of
 //! another repository, or in a pull request, by `queue_branch`.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use goondan_durable::sealed_log::{SealedLog, unsealed};
 use goondan_merge_queue::{Landing, LandingResult, Rebase, Record, Revision};
 use goondan_protocol::control::{
     ApplyProposal, CreateProposal, MERGE_QUEUE, PrepareSandbox, ProposalRefusal, ProposalState,
-    SandboxRef,
+    RunEvent, RunEventKind, SandboxRef,
 };
 use goondan_trees::freeze::{EntryPolicy, Options, scan};
 use goondan_trees::remove_all;
@@ -31,6 +32,7 @@ use crate::queue_requests::{QueueGit, QueuePlace, QueuedChanges, QueuedProposal}
 use crate::queue_stack::{Stack, Stacking};
 use crate::repository::BranchMaker;
 use crate::review::unsound;
+use crate::run_log::{self, ProposalStatus};
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 
 /// Begins the name of an attempt's sandbox.
@@ -47,6 +49,12 @@ fn attempt_sandbox(attempt: u64) -> Result<SandboxRef, ProposalError> {
         run_id: MERGE_QUEUE.parse().map_err(|_| bug(MERGE_QUEUE))?,
         agent_id: agent.parse().map_err(|_| bug(&agent))?,
     })
+}
+
+/// True if a proposal was applied. A person may have reverted it since.
+fn is_landing(proposal: Option<&ProposalStatus>) -> bool {
+    use ProposalState::{Applied, Reverted};
+    proposal.is_some_and(|it| matches!(it.state, Applied | Reverted))
 }
 
 /// State of the target that an attempt begins with: the commit of the branch, or the digest of the
@@ -75,7 +83,7 @@ fn with_proof(summary: &str, base: &Revision, covered: &[String]) -> String {
     match covered {
         [] => text.push('.'),
         covered => text.push_str(&format!(
-            " and those of these pull requests, which are to be merged first: {}.",
+            " and the changes of earlier pull requests. Merge the earlier ones first: {}.",
             covered.join(", ")
         )),
     }
@@ -382,15 +390,9 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// True if the proposal of an attempt was applied. A person may have reverted it since.
+    /// True if the proposal of an attempt was applied.
     fn is_applied(&self, at: &SandboxRef) -> Result<bool, ProposalError> {
-        let standing = self.standing(at)?;
-        Ok(standing.is_some_and(|standing| {
-            matches!(
-                standing.state,
-                ProposalState::Applied | ProposalState::Reverted
-            )
-        }))
+        Ok(is_landing(self.standing(at)?.as_ref()))
     }
 
     /// Finishes or rolls back an interrupted landing, and returns its outcome. A landing that did
@@ -446,32 +448,44 @@ impl Sandboxes<'_> {
             remove_all(folder.as_ref(), Path::new(&format!(".{name}{end}")))?;
         }
         match self.open(&at) {
-            Ok(open) => {
-                let standing = self.standing(&at)?;
-                let is_decided = standing.is_some_and(|it| it.state != ProposalState::Open);
-                match is_decided {
-                    true => {
-                        remove_all(open.folder.as_ref(), Path::new(WORK))?;
-                        self.remove_old_landings(folder.as_ref())
-                    }
-                    false => self.remove(&at, true),
+            Ok(open) => match self.is_applied(&at)? {
+                true => {
+                    remove_all(open.folder.as_ref(), Path::new(WORK))?;
+                    self.remove_old_attempts(folder.as_ref())
                 }
-            }
+                false => self.remove(&at, true),
+            },
             Err(ProposalError::NoSandbox { .. }) => Ok(()),
             Err(ProposalError::Damaged { .. }) => self.remove(&at, true),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes the files that revert landings, except the newest.
-    fn remove_old_landings(&mut self, run: &dyn Folder) -> Result<(), ProposalError> {
+    /// Removes the files that revert landings, except the newest. Other attempts are in progress, or a
+    /// kill interrupted them: they do not count as landings, and the newest stay, too.
+    fn remove_old_attempts(&mut self, run: &dyn Folder) -> Result<(), ProposalError> {
         let here = Path::new("");
         let names = run.names(here).during("list", here)?;
         let number = |name: &OsString| name.to_str()?.strip_prefix(ATTEMPT)?.parse::<u64>().ok();
-        let mut attempts: Vec<u64> = names.iter().filter_map(number).collect();
-        attempts.sort_unstable_by(|one, other| other.cmp(one));
-        for attempt in attempts.into_iter().skip(LANDINGS_KEPT) {
-            self.remove(&attempt_sandbox(attempt)?, true)?;
+        let mut attempts = Vec::new();
+        for attempt in names.iter().filter_map(number) {
+            attempts.push(attempt_sandbox(attempt)?);
+        }
+        let events = self.events(&attempt_sandbox(0)?.run_id)?;
+        // Their numbers begin again if a person moves the records of the queue away.
+        attempts.sort_by_cached_key(|at| {
+            let of_attempt = |event: &RunEvent| {
+                event.agent_id == at.agent_id && event.kind == RunEventKind::SandboxPrepared
+            };
+            Reverse(events.iter().rposition(of_attempt))
+        });
+        let (landings, others): (Vec<_>, Vec<_>) = attempts
+            .into_iter()
+            .partition(|at| is_landing(run_log::standing(&events, &at.agent_id).as_ref()));
+        for attempts in [landings, others] {
+            for at in attempts.iter().skip(LANDINGS_KEPT) {
+                self.remove(at, true)?;
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use goondan_protocol::control::{CreateProposal, PrepareSandbox, ProposalState, S
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
+use crate::limits::LANDINGS_KEPT;
 use crate::world::{PROJECT, SimulatedDiskFiles, World, workspace};
 use crate::{
     NoGit, NoRepositories, ProposalError, QueueGit, QueuePlace, QueuedChanges, QueuedProposal,
@@ -202,6 +203,60 @@ fn queue_1_project_that_changed_since_the_proof_is_not_landed_on() {
     let attempts = world.tree("/state/sandboxes/merge-queue");
     let mut attempts = attempts.entries().map(|(path, _)| path.to_string());
     assert!(attempts.all(|path| !path.starts_with("attempt-1")));
+}
+
+#[test]
+fn queue_1_interrupted_attempts_take_no_place_of_a_landing() {
+    let world = World::new();
+    let mut landings = Vec::new();
+    let mut interrupted = Vec::new();
+    for number in 0..LANDINGS_KEPT + 3 {
+        let name = format!("task-{number}");
+        let proposals = [proposal(&world, &name, &[("src/new.rs", &name)])];
+        // A kill before the landing, and a restart that loses the removal of its files.
+        let attempt = 2 * number as u64;
+        clean(&world, attempt, &proposals);
+        interrupted.push(format!("attempt-{attempt}"));
+        let landing = clean(&world, attempt + 1, &proposals);
+        assert_eq!(land(&world, &landing, &proposals), LandingResult::Done);
+        let mut sandboxes = world.sandboxes();
+        sandboxes.discard_attempt(landing.attempt).unwrap();
+        landings.push(format!("attempt-{}", landing.attempt));
+    }
+    let files = world.tree("/state/sandboxes/merge-queue");
+    let is_kept = |name: &&String| files.entries().any(|(path, _)| path.to_string() == **name);
+    let kept: Vec<&String> = landings.iter().filter(is_kept).collect();
+    let newest: Vec<&String> = landings.iter().skip(3).collect();
+    assert_eq!(kept, newest);
+    // All newest landings can be reverted, in reverse order.
+    for (number, name) in newest.into_iter().enumerate().rev() {
+        let at = SandboxRef {
+            run_id: "merge-queue".parse().unwrap(),
+            agent_id: name.parse().unwrap(),
+        };
+        world.sandboxes().revert(&at).unwrap();
+        let earlier = format!("task-{}", number + 2);
+        assert_eq!(world.read(PROJECT, "src/new.rs").unwrap(), earlier);
+    }
+    // Files of interrupted attempts do not accumulate.
+    assert_eq!(interrupted.iter().filter(is_kept).count(), LANDINGS_KEPT);
+}
+
+#[test]
+fn queue_1_newest_landings_stay_when_numbers_begin_again() {
+    let world = World::new();
+    let numbers = (0..LANDINGS_KEPT as u64).map(|number| 100 + number);
+    for (round, attempt) in numbers.chain([1]).enumerate() {
+        let name = format!("task-{round}");
+        let proposals = [proposal(&world, &name, &[("src/new.rs", &name)])];
+        let landing = clean(&world, attempt, &proposals);
+        assert_eq!(land(&world, &landing, &proposals), LandingResult::Done);
+        world.sandboxes().discard_attempt(attempt).unwrap();
+    }
+    let files = world.tree("/state/sandboxes/merge-queue");
+    let is_kept = |name: &str| files.entries().any(|(path, _)| path.to_string() == name);
+    assert!(is_kept("attempt-1") && is_kept("attempt-101"));
+    assert!(!is_kept("attempt-100"));
 }
 
 #[test]

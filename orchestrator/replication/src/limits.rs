@@ -24,7 +24,7 @@ pub const QUEUED_BATCHES_MAX: usize = 4_096;
 /// Number of acknowledged records that an owner stores, to append them again if a fail-over of the
 /// log's server loses its tail.
 pub const KEPT_RECORDS_MAX: usize = 1_024;
-/// Maximum size of these stored records, in bytes.
+/// Maximum size of the acknowledged records that an owner stores, in bytes.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Deadline of an answer of the log, in milliseconds. A later answer counts as lost.
@@ -32,7 +32,7 @@ pub const ANSWER_DEADLINE_MS: u64 = 3_000;
 /// First delay before a request to the log is repeated after a failure, in milliseconds; each
 /// further one doubles.
 pub const RETRY_FIRST_MS: u64 = 50;
-/// Longest of these delays, in milliseconds.
+/// Maximum delay before a repeated request, in milliseconds.
 pub const RETRY_MAX_MS: u64 = 2_000;
 /// Interval of an owner's heartbeats, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 1_000;

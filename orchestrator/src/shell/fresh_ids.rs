@@ -61,7 +61,7 @@ impl FreshIds {
         Some(())
     }
 
-    /// Random bytes, each of which is used once.
+    /// Random bytes. Each byte is used once.
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         if self.used + N > RANDOM_BYTES {
             getrandom::fill(&mut self.random).ok()?;

@@ -135,7 +135,7 @@ metrics! {
         "Memory of the machine, or the limit of the daemon's control group if less is free there.";
     SystemTasks = "goondan_system_tasks" Gauge []:
         "Processes and threads of the machine, or of the daemon's control group if fewer are free there.";
-    SystemTasksLimit = "goondan_system_tasks_limit" Gauge []: "Limit of these processes and threads.";
+    SystemTasksLimit = "goondan_system_tasks_limit" Gauge []: "Limit of processes and threads.";
     LogLinesDropped = "goondan_log_lines_dropped" Counter []:
         "Log lines dropped because stdout was read too slowly.";
     SeriesDropped = "goondan_series_dropped" Gauge []:

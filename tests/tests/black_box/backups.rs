@@ -25,7 +25,7 @@ fn identity(home: &Home) -> (String, String) {
     (file, created["recipient"].as_str().unwrap().to_owned())
 }
 
-/// Moves the state root away, and restores the latest backup in its place.
+/// Replaces the state root by the latest backup.
 fn replace_state(home: &Home, identity: &str) -> Value {
     let aside = home.path().join("state-of-before");
     fs::rename(home.state_root(), aside).unwrap();

@@ -208,7 +208,7 @@ fn sup_3_missing_connector_program_is_reported_and_agents_work() {
     let daemon = Daemon::start_in(&home, bin_dir.path());
     daemon
         .log()
-        .wait_for("what is missing is reported at the start", |line| {
+        .wait_for("the missing program is reported at the start", |line| {
             line["level"] == "warn" && line["error"].to_string().contains(CONNECTOR)
         });
     home.gdn(&["run"]);

@@ -270,7 +270,11 @@ fn a_module_that_fails_fails_its_turn_and_no_more() {
         ran.exits(7).tells(&said);
         wait_for_state(&home, &json!({"count": 1}));
     }
-    assert_eq!(model_request(&home, "two")["count"], 2, "the turns go on");
+    assert_eq!(
+        model_request(&home, "two")["count"],
+        2,
+        "the turns continue"
+    );
     assert_eq!(home.ps_agent("ann").unwrap()["pid"], agent);
     let messages = home.history("ann");
     let of = |kind: &str| {

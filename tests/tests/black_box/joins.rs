@@ -193,7 +193,7 @@ fn ipc_3_waiting_parts_are_listed_released_dropped_and_time_out() {
     );
     assert_eq!(inputs(&home, "b"), Vec::<String>::new());
 
-    // In one conversation, the key tells the sets apart.
+    // In one conversation, the key distinguishes the sets.
     for (kind, commit) in [("fast", "x"), ("fast", "y"), ("faster", "y")] {
         post(address, kind, commit).unwrap();
     }

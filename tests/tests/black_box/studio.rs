@@ -634,7 +634,7 @@ fn obs_5_daemon_counts_events_of_connections_and_agents() {
     };
     assert_eq!(flow["from"], json!({"kind": "connection", "name": "cli"}));
     assert_eq!(flow["to"], json!({"kind": "agent", "name": "worker"}));
-    // A repeated delivery is no further event.
+    // A repeated delivery is not counted.
     assert_eq!(flow["count"], 2);
     let since = report["since"].as_str().unwrap();
     assert!(flow["lastAt"].as_str().unwrap() >= since, "{report}");

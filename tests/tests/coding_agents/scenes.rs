@@ -1,4 +1,4 @@
-//! Scenes, each of which shows one or more capabilities, with the replies of the model.
+//! Scenes with the replies of the model. Each shows one or more capabilities.
 
 use goondan_tests::model_server::{Conversation, Decision, Part, Reply};
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{chat, integer, number, one_line, person, shortened};
-use crate::payload::text;
+use super::{chat, integer, number, person};
+use crate::payload::{one_line, shortened, text};
 
 /// One line for each content of a message. Files are added to `files`.
 pub(super) fn described(message: &Value, files: &mut Vec<Value>) -> Vec<String> {

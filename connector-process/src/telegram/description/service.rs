@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{integer, number, one_line, person, sender, shortened};
-use crate::payload::text;
+use super::{integer, number, person, sender};
+use crate::payload::{one_line, shortened, text};
 
 /// Describes a change of the chat; `None` if the message reports none.
 pub(crate) fn service_words(message: &Value) -> Option<String> {

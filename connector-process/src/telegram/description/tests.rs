@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::limits::QUOTE_CHARS_MAX;
 
 /// The text for the model of a message with these fields.
 fn text_of(fields: &Value) -> String {

@@ -72,7 +72,7 @@ pub(super) enum ChatInput<'a> {
     Deny(&'a str),
     /// Approves it, and the same call from now on, after confirmation.
     Always(ApprovalScope),
-    /// Approves it with changed arguments: one of them, or all in the user's editor.
+    /// Approves it with one changed argument, or with arguments from the user's editor.
     Edit(&'a str),
     Help,
     Quit,

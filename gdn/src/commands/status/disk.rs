@@ -15,7 +15,7 @@ use crate::output::text;
 /// Maximum depth of the scan, which a program of an agent could make endless.
 const DEPTH_MAX: usize = 256;
 
-/// File names of copies that goondan has set aside contain one of these.
+/// Marks in the file names of copies that goondan has set aside.
 const SET_ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 
 /// Variable that moves the work areas of tasks.

@@ -23,8 +23,8 @@ pub(super) struct Excerpt {
     pub(super) after: String,
 }
 
-/// The lower case of each character by itself, so that a part of a text has a part of its lower
-/// case. [`str::to_lowercase`] depends on the neighbors of a sigma.
+/// Converts each character to lower case separately, so that the result of a part of a text is a part
+/// of the text's result. [`str::to_lowercase`] depends on the neighbors of a sigma.
 fn folded(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }

@@ -130,7 +130,7 @@ impl Search<'_> {
                 .await?;
             }
             match next {
-                // A line as long as that is no line of text.
+                // A longer line is not text: the rest of the patch is skipped.
                 Some(next) if next > offset && rest.len() < SEARCH_PATCH_BYTES_MAX => {
                     offset = next;
                 }

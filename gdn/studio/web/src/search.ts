@@ -1,4 +1,4 @@
-// A search of the server: its answers, and the addresses of what it found. Pure.
+// A search of the server: its answers, and the addresses of its hits. Pure.
 
 import type { WireError } from './api.js';
 import { addressOf } from './router.js';

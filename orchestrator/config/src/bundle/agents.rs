@@ -350,6 +350,15 @@ fn resolve_tool(
     Some(tool)
 }
 
+/// Names of a tool's exports; empty if they are not known here.
+pub(super) fn known_exports(tool: &ToolDefinition) -> Vec<&str> {
+    match &tool.source {
+        _ if !tool.exports.is_empty() => tool.exports.iter().map(|it| it.name.as_str()).collect(),
+        ToolSource::Builtin { name, .. } => tool_exports(name.as_str()),
+        ToolSource::Module { .. } => Vec::new(),
+    }
+}
+
 /// Reports rules about missing exports, which could never match. The exports of a server are not
 /// known here.
 fn check_approved_exports(
@@ -357,11 +366,7 @@ fn check_approved_exports(
     reference: &Reference,
     report: &mut ProblemReport,
 ) {
-    let known: Vec<&str> = match &tool.source {
-        _ if !tool.exports.is_empty() => tool.exports.iter().map(|it| it.name.as_str()).collect(),
-        ToolSource::Builtin { name, .. } => tool_exports(name.as_str()),
-        ToolSource::Module { .. } => Vec::new(),
-    };
+    let known = known_exports(tool);
     if known.is_empty() {
         return;
     }

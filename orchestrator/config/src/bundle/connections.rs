@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_connectors::{ApprovalChat, working_as};
 use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::tool_exports;
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 use sha2::{Digest as _, Sha256};
 
+use super::agents::known_exports;
 use super::headers;
 use super::joins::Joins;
 use super::members::Membership;
@@ -188,7 +190,13 @@ fn resolve_connection(
             settings::check(connection, described, report);
         }
         check_program(connection, name, report);
-        check_asked_agents(connection, name, (membership, resources), report);
+        if let Some(chat) = ApprovalChat::of(name.as_str(), &connection.config)
+            && !report.is_partial()
+            && membership.is_complete()
+        {
+            check_shown_agents(connection, &chat, (membership, resources), report);
+            check_shown_tools(connection, &chat, (membership, resources), report);
+        }
         if events.is_empty() {
             events = events_of(name, &connection.config);
         }
@@ -245,25 +253,21 @@ fn resolve_connection(
     })
 }
 
-/// Checks that a chat which approves tool calls only lists existing agents (`STEER-3`).
-fn check_asked_agents(
+/// Checks that a chat for decisions only lists existing agents (`STEER-3`).
+fn check_shown_agents(
     connection: &ConnectionSpec,
-    connector: &ResourceName,
+    chat: &ApprovalChat,
     (membership, resources): (&Membership, &Resources),
     report: &mut ProblemReport,
 ) {
-    let asked = ApprovalChat::of(connector.as_str(), &connection.config);
-    let asked = asked.iter().flat_map(ApprovalChat::agents).enumerate();
     // The questions of agents that are programs are shown, too.
     let is_known = |agent: &str| {
         let mut programs = resources.cli_agents.iter();
         membership.members.contains(agent)
             || programs.any(|program| program.value.name.as_str() == agent)
     };
-    for (index, agent) in asked.filter(|(_, agent)| !is_known(agent)) {
-        if report.is_partial() || !membership.is_complete() {
-            return;
-        }
+    let agents = chat.agents().enumerate();
+    for (index, agent) in agents.filter(|(_, agent)| !is_known(agent)) {
         let place = connection
             .written
             .place_of(&format!("approvals.agents[{index}]"));
@@ -277,6 +281,62 @@ fn check_asked_agents(
             .rename(agent, nearest(agent, members)),
         );
     }
+}
+
+/// Warns about tools of a chat for decisions whose calls it never shows (`STEER-3`). An agent can get
+/// a tool by a change of its own configuration, so that an unknown name is not an error.
+fn check_shown_tools(
+    connection: &ConnectionSpec,
+    chat: &ApprovalChat,
+    (membership, resources): (&Membership, &Resources),
+    report: &mut ProblemReport,
+) {
+    let is_shown = |agent: &str| {
+        let mut agents = chat.agents().peekable();
+        membership.members.contains(agent)
+            && (agents.peek().is_none() || agents.any(|listed| listed == agent))
+    };
+    let agents = resources.agents.iter().map(|agent| &agent.value);
+    let shown = agents.filter(|agent| is_shown(agent.name.as_str()));
+    let tools: Vec<&Reference> = shown.flat_map(|agent| &agent.tools).collect();
+    let is_of = |tool: &Reference, written: &str| match written.strip_prefix(tool.name.as_str()) {
+        Some("") => true,
+        Some(end) => end.strip_prefix("__").is_some_and(|export| {
+            let exports = exports_of(tool, resources);
+            exports.is_empty() || exports.contains(&export)
+        }),
+        None => false,
+    };
+    for (index, written) in chat.tools().enumerate() {
+        let place = connection
+            .written
+            .place_of(&format!("approvals.tools[{index}]"));
+        let problem = if !chat.shows_calls() {
+            let message = format!("`{written}` has no effect: `kinds` does not list `call`");
+            Problem::warning(codes::NO_EFFECT, place, message)
+                .help("remove `tools`, or list `call`")
+        } else if !tools.iter().any(|tool| is_of(tool, written)) {
+            let message = format!(
+                "`{written}` has no effect: it is not a tool of an agent whose decisions are shown"
+            );
+            let names = tools.iter().map(|tool| tool.name.as_str());
+            Problem::warning(codes::NO_EFFECT, place, message)
+                .help("write the name of a tool in `tools` of an agent, or `tool__export`")
+                .did_you_mean(nearest(written, names))
+        } else {
+            continue;
+        };
+        report.add(problem);
+    }
+}
+
+/// Names of the exports of a listed tool; empty if they are not known here.
+fn exports_of<'r>(tool: &Reference, resources: &'r Resources) -> Vec<&'r str> {
+    if tool.builtin {
+        return tool_exports(&tool.name);
+    }
+    let found = resources.tools.get(tool.key().as_ref());
+    found.map(known_exports).unwrap_or_default()
 }
 
 /// Checks that the local client has no settings, and one route for its events.

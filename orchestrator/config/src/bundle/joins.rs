@@ -19,7 +19,7 @@ pub(super) struct Joins<'c>(BTreeMap<&'c ResourceName, ResolvedJoin<'c>>);
 struct ResolvedJoin<'c> {
     spec: &'c JoinSpec,
     parts: BTreeSet<&'c str>,
-    /// The first rule with a part of it.
+    /// The first rule that names the join.
     first: Option<&'c RuleSpec>,
 }
 

@@ -152,8 +152,8 @@ impl Calls {
         how.map(str::to_owned)
     }
 
-    /// Carries out the decision of an authorized person in a chat; `None` if there is no open
-    /// question with this id.
+    /// Carries out the decision of an authorized person in a chat; `None` if no open question has this
+    /// id.
     pub(crate) fn decide_in_chat(
         &mut self,
         fleet: &mut Fleet,

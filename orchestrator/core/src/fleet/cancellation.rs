@@ -17,14 +17,19 @@ use goondan_store::writer::operation::CancelEvent;
 
 use super::Workspace;
 use super::agent_replies::pending_replies::QuestionStatus;
-use super::turn::CANCELLED;
+use super::turn::{CANCELLED, JOIN_TIMEOUT};
 use super::turns::Completing;
 use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::{RequestToken, control_error};
 
-/// Reason of a cancellation, for the model and for users.
-pub(crate) const BY_PERSON: &str = "canceled by a person";
+/// Cause of a cancellation. The outcome of the event reports it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CancelCause {
+    code: &'static str,
+    /// For the model and for users.
+    reason: &'static str,
+}
 
 continuation! {
     /// Cancels an event at a user's request.
@@ -34,14 +39,36 @@ continuation! {
         event_id: EventId,
         // Trace context of its turn, if in progress.
         trace: Option<TraceContext>,
-        reason: &'static str,
+        cause: CancelCause,
     } after CancelEvent => &core.on_cancelled
 }
 
-fn outcome(reason: &str) -> TurnOutcome {
-    TurnOutcome::Failed {
-        code: CANCELLED.to_owned(),
-        message: format!("{reason}; messages and effects from before stay in the conversation"),
+impl CancelCause {
+    pub(crate) const BY_PERSON: Self = Self::new("canceled by a person");
+
+    /// The part of a join waited until its time limit. It never had a turn.
+    pub(super) const JOIN_TIMEOUT: Self = Self {
+        code: JOIN_TIMEOUT,
+        reason: "the other parts of its join did not arrive in time",
+    };
+
+    pub(crate) const fn new(reason: &'static str) -> Self {
+        Self {
+            code: CANCELLED,
+            reason,
+        }
+    }
+
+    fn outcome(self) -> TurnOutcome {
+        let Self { code, reason } = self;
+        let message = match code {
+            JOIN_TIMEOUT => reason.to_owned(),
+            _ => format!("{reason}; messages and effects from before stay in the conversation"),
+        };
+        TurnOutcome::Failed {
+            code: code.to_owned(),
+            message,
+        }
     }
 }
 
@@ -54,7 +81,7 @@ impl Cancelling {
             turn_id,
             event_id: self.event_id.clone(),
             also: Vec::new(),
-            outcome: outcome(self.reason),
+            outcome: self.cause.outcome(),
         }
     }
 }
@@ -68,7 +95,7 @@ impl Workspace {
         token: Option<RequestToken>,
         at: &InstanceRef,
         event_id: Option<EventId>,
-        reason: &'static str,
+        cause: CancelCause,
     ) {
         let wall = cx.now().wall;
         let entry = self.conversations.get_mut(&at.instance_key);
@@ -102,8 +129,8 @@ impl Workspace {
         let cancel = CancelEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
-            outcome: outcome(reason),
-            reason: reason.to_owned(),
+            outcome: cause.outcome(),
+            reason: cause.reason.to_owned(),
             at: wall,
         };
         let then = Cancelling {
@@ -111,7 +138,7 @@ impl Workspace {
             token,
             event_id,
             trace,
-            reason,
+            cause,
         };
         cx.store(cancel, then);
     }
@@ -147,7 +174,7 @@ impl Workspace {
         if let Some(turn_id) = &turn_id {
             self.observe_cancelled(cx, cancelling, turn_id);
         } else {
-            self.end_waiting(cx, at, event_id, cancelling.reason);
+            self.end_waiting(cx, at, event_id, cancelling.cause.reason);
         }
         let answer = EventCancelled {
             event_id: event_id.clone(),
@@ -186,7 +213,7 @@ impl Workspace {
         let kind = RuntimeEventKind::TurnFailed;
         let event = RuntimeEvent {
             event_id: Some(cancelling.event_id.clone()),
-            detail: Some(detail_of(cancelling.reason)),
+            detail: Some(detail_of(cancelling.cause.reason)),
             ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
         };
         self.record_observation(cx, at, &event);

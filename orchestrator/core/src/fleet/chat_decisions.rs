@@ -103,7 +103,7 @@ impl ShownDecisions {
         }
     }
 
-    /// Shows a pending decision of another kind, unless it is shown, not due, or there is no room.
+    /// Shows a pending decision of another kind, unless it is shown or not due, or the list is full.
     fn show_other(&mut self, cx: &mut Cx, show: DecisionShow, is_due: bool) {
         if self.sought.remove(&show.decision_id) {
             self.others.insert(show.decision_id);
@@ -286,8 +286,8 @@ impl Workspace {
         connector.showing().others().cloned().collect()
     }
 
-    /// Shows a pending decision of another kind in a connection, unless it is shown, not due, or
-    /// there is no room.
+    /// Shows a pending decision of another kind in a connection, unless it is shown or not due, or the
+    /// list of the connection is full.
     pub(crate) fn show_decision(
         &mut self,
         cx: &mut Cx,

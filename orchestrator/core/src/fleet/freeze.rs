@@ -7,7 +7,7 @@ use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
 use super::Workspace;
-use super::cancellation::BY_PERSON;
+use super::cancellation::CancelCause;
 use super::conversation::Conversation;
 use super::conversation::freeze::{Freeze, FreezeRefusal, FreezeStep, Order};
 use crate::bus::context::Cx;
@@ -75,7 +75,7 @@ impl Workspace {
         let entry = self.conversations.get(&at.instance_key);
         let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
         if event_id.is_some() {
-            self.cancel_for(cx, None, at, event_id, BY_PERSON);
+            self.cancel_for(cx, None, at, event_id, CancelCause::BY_PERSON);
         }
     }
 

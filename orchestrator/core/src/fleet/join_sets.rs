@@ -194,7 +194,7 @@ impl<'q> JoinSet<'q> {
         all.filter(|name| self.events.iter().all(|(_, part)| part.part != *name))
     }
 
-    /// Description of what it waits for, for people.
+    /// Names the missing parts and the time limit, for people.
     pub(super) fn description(&self) -> String {
         let JoinPart {
             name, on_timeout, ..

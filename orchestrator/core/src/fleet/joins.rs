@@ -13,13 +13,11 @@ use goondan_store::instance::QueueOp;
 use goondan_store::writer::operation::JoinEvents;
 
 use super::Workspace;
+use super::cancellation::CancelCause;
 use super::join_sets::{EndedSet, JoinEnd};
 use crate::bus::context::Cx;
 use crate::jobs::continuation;
 use crate::{LogEvent, RequestToken, control_error};
-
-/// Reason for the end of parts whose set was not complete in time.
-const TIMED_OUT: &str = "the other parts of its join did not arrive in time";
 
 continuation! {
     /// The end of a set on its way to the inbox.
@@ -71,7 +69,7 @@ impl Workspace {
         let event = event.with("join", set.name.as_str());
         self.log(cx, event.with("parts", set.events().count()));
         for id in set.events() {
-            self.cancel_for(cx, None, at, Some(id.clone()), TIMED_OUT);
+            self.cancel_for(cx, None, at, Some(id.clone()), CancelCause::JOIN_TIMEOUT);
         }
     }
 

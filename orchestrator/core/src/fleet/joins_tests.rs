@@ -302,6 +302,17 @@ fn ipc_3_late_sets_are_delivered_or_dropped_also_after_a_restart() {
     world.now_ms += 1;
     world.settle();
     assert_eq!(world.queue(), [strings(["1"])]);
+    // The outcome is durable, and names the cause.
+    world.kill(Crash::LoseUnsynced);
+    let again = world.send("2", "build", "y", JoinTimeout::Drop);
+    world.settle();
+    let again = world.responses[&again].as_ref().unwrap();
+    let expected = json!({
+        "status": "failed",
+        "code": "E_JOIN_TIMEOUT",
+        "message": "the other parts of its join did not arrive in time",
+    });
+    assert_eq!(again["outcome"], expected, "{again}");
 }
 
 #[test]
@@ -317,6 +328,10 @@ fn steer_2_a_person_releases_or_drops_what_waits() {
     assert_eq!(world.queue(), [strings(["1"])]);
     let gone = world.call("event.resume", &world.of_event("2"));
     assert!(gone.is_err());
+    let again = world.send("2", "build", "y", JoinTimeout::Drop);
+    world.settle();
+    let again = world.responses[&again].as_ref().unwrap();
+    assert_eq!(again["outcome"]["code"], "E_CANCELLED", "{again}");
 }
 
 #[test]
@@ -426,6 +441,10 @@ fn msg_13_each_part_is_in_one_input_over_any_kill() {
             assert!(
                 is_dropped(&id),
                 "seed {seed}: event {id} ended without a turn"
+            );
+            assert_eq!(
+                again["outcome"]["code"], "E_JOIN_TIMEOUT",
+                "seed {seed}: {again}"
             );
             assert_eq!(world.queue(), queue, "seed {seed}: event {id} waits again");
         }

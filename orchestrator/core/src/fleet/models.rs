@@ -138,7 +138,7 @@ struct EndpointBreaker {
 
 /// The models of a workspace, and the breakers of their endpoints.
 ///
-/// A breaker of an endpoint concerns every model at its URL, and exists while one of them does.
+/// A breaker of an endpoint applies to every model at its URL, and exists while any such model does.
 #[derive(Debug, Default)]
 pub(crate) struct Models {
     of: BTreeMap<ResourceName, Model>,

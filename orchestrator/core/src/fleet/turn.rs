@@ -10,6 +10,9 @@ use super::quotas::TurnUse;
 /// Error code of a canceled turn.
 pub(crate) const CANCELLED: &str = "E_CANCELLED";
 
+/// Error code of a part of a join that the set's time limit ended without a turn.
+pub(super) const JOIN_TIMEOUT: &str = "E_JOIN_TIMEOUT";
+
 #[derive(Debug, Clone)]
 pub(crate) struct TurnContext {
     pub(crate) event_id: EventId,

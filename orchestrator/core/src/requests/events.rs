@@ -11,7 +11,7 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Metadata, ParkedEvent, QueueOp};
 use goondan_store::writer::operation::ReadParked;
 
-use crate::fleet::cancellation::BY_PERSON;
+use crate::fleet::cancellation::CancelCause;
 use crate::fleet::conversation::Conversation;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
@@ -100,7 +100,8 @@ impl Core {
             instance_key: cancel.instance_key,
         };
         self.fleet.serve(token, &at.workspace_id, |workspace, cx| {
-            workspace.cancel_for(cx, Some(token), &at, cancel.event_id, BY_PERSON);
+            let cause = CancelCause::BY_PERSON;
+            workspace.cancel_for(cx, Some(token), &at, cancel.event_id, cause);
             Ok(())
         });
     }

@@ -18,7 +18,7 @@ use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind,
 
 use crate::exchange::joint::{FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
 use crate::fleet::Fleet;
-use crate::fleet::cancellation::BY_PERSON;
+use crate::fleet::cancellation::CancelCause;
 use crate::fleet::conversation::freeze::{Freeze, FreezeAction, FreezeStep, Order};
 use crate::fleet::freeze::in_turn;
 use crate::jobs::continuation;
@@ -164,7 +164,7 @@ impl Core {
             return false;
         };
         if let Some((workspace, cx)) = self.fleet.workspace_and_cx(&at.workspace_id) {
-            workspace.cancel_for(cx, None, at, Some(event_id), BY_PERSON);
+            workspace.cancel_for(cx, None, at, Some(event_id), CancelCause::BY_PERSON);
         }
         self.pin(at.clone(), hold);
         true

@@ -29,6 +29,7 @@ use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
+use crate::fleet::cancellation::CancelCause;
 use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
 use crate::fleet::task_conversations::{TaskConversation, look_up_run};
 use crate::fleet::turn::CANCELLED;
@@ -110,7 +111,7 @@ fn ask_for_run(fleet: &mut Fleet, of: ConversationRun, agent: &AgentName, input:
 fn cancel_run(fleet: &mut Fleet, of: &ConversationRun, reason: &'static str) {
     if let Some((workspace, cx)) = fleet.workspace_and_cx(&of.instance.workspace_id) {
         let event_id = Some(of.event_id.clone());
-        workspace.cancel_for(cx, None, &of.instance, event_id, reason);
+        workspace.cancel_for(cx, None, &of.instance, event_id, CancelCause::new(reason));
     }
 }
 

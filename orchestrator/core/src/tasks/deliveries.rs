@@ -29,7 +29,7 @@ use crate::limits::TASK_PULL_REQUEST_WAIT_MS;
 /// Longest description of a pull request, in characters.
 pub(super) const BODY_CHARS_MAX: usize = 60_000;
 
-/// Where pull requests are opened.
+/// Connection and repository of pull requests.
 #[derive(Debug)]
 pub(super) struct RequestPlace {
     pub(super) connection: ConnectionName,
@@ -104,7 +104,7 @@ impl Tasks {
         }
     }
 
-    /// Where the pull requests of a task are opened.
+    /// Returns the connection and repository of a task's pull requests.
     pub(super) fn request_place(
         &self,
         fleet: &Fleet,

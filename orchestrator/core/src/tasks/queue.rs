@@ -9,7 +9,7 @@
 //!
 //! * `changes`: changes by people, and the view for clients.
 //! * `hand_back`: outcomes, for the tasks.
-//! * `pull_requests`: what the service is asked.
+//! * `pull_requests`: requests to the service that hosts the repository.
 
 use std::collections::BTreeSet;
 

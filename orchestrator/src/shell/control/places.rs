@@ -230,7 +230,7 @@ impl SlotTable {
     ///
     /// # Errors
     ///
-    /// If each of them has one.
+    /// If each has one.
     fn make_brief_room(&mut self, others: impl Fn(&Seat) -> bool) -> Result<(), SlotRefusal> {
         let max = self.sizes.brief;
         while self.count(|seat| seat.is_brief() && others(seat)) >= max {

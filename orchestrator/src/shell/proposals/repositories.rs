@@ -241,18 +241,7 @@ async fn fetch_from_url(
         RepositoryFailure::Failed("the repository has no branch or is empty".to_owned())
     })?;
     init_bare(origin, sample).await?;
-    let fetch = [
-        "fetch",
-        "--quiet",
-        "--no-tags",
-        "--no-recurse-submodules",
-        "--no-write-commit-graph",
-        "--no-auto-maintenance",
-        "--",
-        url.as_str(),
-        reference.unwrap_or("HEAD"),
-    ];
-    run(git().args(fetch)).await?;
+    fetch(git(), url, reference.unwrap_or("HEAD")).await?;
     let parse = ["rev-parse", "--verify", "FETCH_HEAD^{commit}"];
     let commit = output_of_command(git_in(origin).args(parse)).await?;
     let is_branch = branch_name.is_some_and(|name| refs.names.contains(&name));
@@ -569,44 +558,50 @@ async fn tip(place: &BranchPlace<'_>) -> Result<Option<String>, RepositoryFailur
     Ok(found.map(|(_, id)| id))
 }
 
-/// Moves a branch. If another program moves it at the same time, one of the two fails.
-async fn advance(place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, RepositoryFailure> {
-    let BranchPlace {
-        address,
-        branch,
-        commits,
-        credentials,
-    } = place;
-    let reference = format!("refs/heads/{branch}");
-    let output = match address {
+/// Moves a reference from one commit to another, if it is still there. An empty `from`: creates it, if
+/// it does not exist.
+async fn update_reference(
+    place: &BranchPlace<'_>,
+    reference: &str,
+    from: &str,
+    to: &str,
+) -> Result<Output, RepositoryFailure> {
+    let mut git = match place.address {
         RepositoryAddress::Path(path) => {
-            let list = ["worktree", "list", "--porcelain"];
-            let trees = output_of_command(git_in(path).args(list)).await?;
-            let checked_out = format!("branch {reference}");
-            // Its files would no longer be those of the branch.
-            if trees.lines().any(|line| line == checked_out) {
-                return Err(RepositoryFailure::Failed(format!(
-                    "branch `{branch}` is checked out in {}; check out another one there, or use \
-                     a bare repository",
-                    path.display()
-                )));
-            }
-            let update = ["update-ref", &reference, to, from];
-            git_by(path, MERGE_QUEUE, None)
-                .args(update)
-                .output()
-                .await?
+            let mut git = git_by(path, MERGE_QUEUE, None);
+            git.args(["update-ref", reference, to, from]);
+            git
         }
         RepositoryAddress::Url(url) => {
-            git_over_network(commits, url, *credentials)
-                .args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
+            let mut git = git_over_network(place.commits, url, place.credentials);
+            git.args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
                 .args(["--recurse-submodules=no", "--no-signed"])
                 .arg(format!("--force-with-lease={reference}:{from}"))
-                .args(["--", url.as_str(), &format!("{to}:{reference}")])
-                .output()
-                .await?
+                .args(["--", url.as_str(), &format!("{to}:{reference}")]);
+            git
         }
     };
+    Ok(git.output().await?)
+}
+
+/// Moves a branch. If another program moves it at the same time, one of the two fails.
+async fn advance(place: &BranchPlace<'_>, from: &str, to: &str) -> Result<bool, RepositoryFailure> {
+    let branch = place.branch;
+    let reference = format!("refs/heads/{branch}");
+    if let RepositoryAddress::Path(path) = place.address {
+        let list = ["worktree", "list", "--porcelain"];
+        let trees = output_of_command(git_in(path).args(list)).await?;
+        let checked_out = format!("branch {reference}");
+        // Its files would no longer be those of the branch.
+        if trees.lines().any(|line| line == checked_out) {
+            return Err(RepositoryFailure::Failed(format!(
+                "branch `{branch}` is checked out in {}; check out another one there, or use a bare \
+                 repository",
+                path.display()
+            )));
+        }
+    }
+    let output = update_reference(place, &reference, from, to).await?;
     match succeeded(&output) {
         Ok(()) => Ok(true),
         Err(failure) => match tip(place).await? {
@@ -628,28 +623,10 @@ async fn place(
         Some(found) if found == to => return Ok(true),
         Some(found) if replaces.contains(&found.as_str()) => found.as_str(),
         Some(_) => return Ok(false),
-        // An empty old value: only a branch that does not exist.
         None => "",
     };
     let reference = format!("refs/heads/{}", place.branch);
-    let output = match place.address {
-        RepositoryAddress::Path(path) => {
-            let update = ["update-ref", &reference, to, from];
-            git_by(path, MERGE_QUEUE, None)
-                .args(update)
-                .output()
-                .await?
-        }
-        RepositoryAddress::Url(url) => {
-            git_over_network(place.commits, url, place.credentials)
-                .args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
-                .args(["--recurse-submodules=no", "--no-signed"])
-                .arg(format!("--force-with-lease={reference}:{from}"))
-                .args(["--", url.as_str(), &format!("{to}:{reference}")])
-                .output()
-                .await?
-        }
-    };
+    let output = update_reference(place, &reference, from, to).await?;
     match succeeded(&output) {
         Ok(()) => Ok(true),
         Err(failure) => match tip(place).await? {
@@ -668,24 +645,25 @@ async fn contains(place: &BranchPlace<'_>, commit: &str) -> Result<bool, Reposit
         return Ok(true);
     }
     if let RepositoryAddress::Url(url) = place.address {
-        let fetch = [
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-recurse-submodules",
-            "--no-write-commit-graph",
-            "--no-auto-maintenance",
-            "--",
-            url.as_str(),
-            &format!("refs/heads/{}", place.branch),
-        ];
-        let mut git = git_over_network(place.commits, url, place.credentials);
-        run(git.args(fetch)).await?;
+        let git = git_over_network(place.commits, url, place.credentials);
+        fetch(git, url, &format!("refs/heads/{}", place.branch)).await?;
     }
     // A commit that was never pushed may be missing.
     let ancestor = ["merge-base", "--is-ancestor", commit, &tip];
     let output = git_in(place.commits).args(ancestor).output().await?;
     Ok(output.status.success())
+}
+
+/// Fetches one reference, without tags, submodules or maintenance.
+async fn fetch(
+    mut git: Command,
+    url: &RepositoryUrl,
+    reference: &str,
+) -> Result<(), RepositoryFailure> {
+    git.args(["fetch", "--quiet", "--no-tags", "--no-recurse-submodules"])
+        .args(["--no-write-commit-graph", "--no-auto-maintenance", "--"])
+        .args([url.as_str(), reference]);
+    run(&mut git).await
 }
 
 /// Output of a command, trimmed.

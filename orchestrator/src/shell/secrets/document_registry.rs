@@ -125,7 +125,7 @@ impl SecretKeeper {
     }
 
     /// Compares the documents below `system/` with the register, and acknowledges losses if a
-    /// person requests it. `told` contains the findings of reading the documents.
+    /// person requests it. `told`: the findings of reading the documents.
     pub(super) fn check_known(
         &self,
         told: &[Finding],

@@ -38,7 +38,7 @@ pub struct ApprovalRequest {
 pub struct CallDecision {
     pub approval_id: ApprovalId,
     pub decision: ApprovalDecision,
-    /// Arguments that the user set instead of those of the call.
+    /// Arguments that the user set instead of the call's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// The reason given by the user.

@@ -60,8 +60,7 @@ impl InstanceStore {
         });
         let Some((turn_id, mut last_seq)) = open.map(|open| (open.turn_id.clone(), open.last_seq))
         else {
-            self.inbox.park(event_id, reason, at)?;
-            self.inbox.drop_parked(event_id, at)?;
+            self.inbox.cancel(event_id, outcome, at)?;
             self.touch(at);
             return Ok(CancelScope::Event);
         };
@@ -234,7 +233,10 @@ mod tests {
         assert_eq!((open.turn_id, open.last_seq), (turn("t1"), 3));
         assert!(store.parked().is_empty());
         drop(store);
-        assert_eq!(open_again(&disk).waiting_count(), 1);
+        let mut store = open_again(&disk);
+        assert_eq!(store.waiting_count(), 1);
+        let over = store.event_state(&"e2".parse().unwrap()).unwrap();
+        assert_eq!(over, EventState::Done(outcome()));
     }
 
     fn open_again(disk: &SimulatedDisk) -> InstanceStore {

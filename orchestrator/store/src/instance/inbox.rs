@@ -46,7 +46,7 @@ pub(super) use records::Table;
 
 use records::{EventDedupEntry, QueueRecord, UnfinishedEvent};
 
-/// Error code in a dropped event's outcome.
+/// Error code in the outcome of a parked event that a user dropped.
 const DROPPED: &str = "E_EVENT_DROPPED";
 
 /// State of an event id in the inbox.
@@ -366,10 +366,12 @@ impl Inbox {
         match serde_json::from_slice(&bytes) {
             Ok(QueueRecord::Done { outcome, .. }) => Ok(outcome),
             Ok(QueueRecord::Joined { .. } | QueueRecord::Merged { .. }) => Ok(join::MERGED),
-            Ok(QueueRecord::Dropped { .. }) => Ok(TurnOutcome::Failed {
-                code: DROPPED.to_owned(),
-                message: "the event was parked and then dropped by a user".to_owned(),
-            }),
+            Ok(QueueRecord::Dropped { outcome, .. }) => {
+                Ok(outcome.unwrap_or_else(|| TurnOutcome::Failed {
+                    code: DROPPED.to_owned(),
+                    message: "the event was parked and then dropped by a user".to_owned(),
+                }))
+            }
             Ok(_) => Err(damaged("expected a `done` record")),
             Err(error) => Err(damaged(&error.to_string())),
         }
@@ -493,7 +495,28 @@ impl Inbox {
             .seq_of_parked(event_id)
             .ok_or_else(|| wrong(event_id))?;
         let event_id = event_id.clone();
-        self.append(&QueueRecord::Dropped { seq, event_id, at })
+        self.append(&QueueRecord::Dropped {
+            seq,
+            event_id,
+            at,
+            outcome: None,
+        })
+    }
+
+    /// Ends a waiting event without a turn. Durable only after [`Self::sync`].
+    pub(super) fn cancel(
+        &mut self,
+        event_id: &EventId,
+        outcome: TurnOutcome,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (seq, _) = self.pending_of(event_id).ok_or_else(|| wrong(event_id))?;
+        self.append(&QueueRecord::Dropped {
+            seq,
+            event_id: event_id.clone(),
+            at,
+            outcome: Some(outcome),
+        })
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {

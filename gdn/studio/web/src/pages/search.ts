@@ -1,4 +1,4 @@
-// Search over everything, by the server: what it finds is shown as it comes.
+// Search over everything, by the server. Each hit is shown when it arrives.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';

@@ -123,7 +123,7 @@ impl Workspace {
         if !self.standing.has_room() {
             let text =
                 format!("the workspace already has {MAX_STANDING_APPROVALS} standing approvals");
-            return refused(text, "revoke some of them: `gdn inbox revoke ID`");
+            return refused(text, "revoke another one first: `gdn inbox revoke ID`");
         }
         let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
             return Err(no_approval(id));
@@ -197,7 +197,7 @@ impl Workspace {
                 cx.respond_error(token, no_approval(&id));
             }
             (Err(error), entry) => {
-                // The record may be in the file all the same.
+                // The file may contain the record despite the error.
                 let details = json!({ "approvalId": id, "toolName": standing.tool_name });
                 cx.audit(&at, Some(&standing.agent_name), STANDING_REVOKED, details);
                 let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));

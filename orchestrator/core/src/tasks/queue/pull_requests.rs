@@ -38,7 +38,7 @@ pub(super) fn branch_of(task: &TaskId) -> String {
 }
 
 impl Tasks {
-    /// Where the service is asked about the pull requests of a task.
+    /// Returns the connection and repository of a task's pull requests.
     fn queue_place(
         &self,
         fleet: &Fleet,

@@ -53,6 +53,9 @@ pub(super) enum QueueRecord {
         seq: u64,
         event_id: EventId,
         at: Timestamp,
+        /// `None` if a user dropped a parked event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<TurnOutcome>,
     },
     Paused {
         seq: u64,
