@@ -15,6 +15,7 @@ use crate::codes;
 use crate::fields::one_of;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::{Resources, extension, thinking, tool};
+use crate::place::SourceLocation;
 use crate::reference::Reference;
 use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
@@ -223,11 +224,11 @@ fn resolve_extensions(
         };
         let found = found.and_then(|it| extension::with_settings(it, reference, report));
         if let Some(definition) = &found {
-            check_named_tools(definition, reference, agent, report);
+            check_named_tools(definition, reference, agent, resources, report);
         }
         extensions.extend(found);
     }
-    check_required_tools(agent, report);
+    check_required_tools(agent, resources, report);
     extensions.extend(required_tools_guard(agent));
     extensions
 }
@@ -238,6 +239,7 @@ fn check_named_tools(
     definition: &ExtensionDefinition,
     reference: &Reference,
     agent: &AgentSpec,
+    resources: &Resources,
     report: &mut ProblemReport,
 ) {
     let ExtensionSource::Builtin { name, .. } = &definition.source else {
@@ -266,20 +268,19 @@ fn check_named_tools(
     for setting in settings_of_tools(extension) {
         let names = definition.config.get(*setting);
         let names = names.and_then(serde_json::Value::as_array).into_iter();
-        for name in names.flatten().filter_map(serde_json::Value::as_str) {
-            let (tool, _) = name.split_once("__").unwrap_or_default();
-            let has_it = agent.tools.iter().any(|held| held.name == tool);
-            if !has_it && !report.is_partial() {
-                let message = format!(
-                    "`{setting}` of the extension `{}` lists `{name}`, but Agent `{}` has no tool \
-                     `{tool}`",
-                    definition.name, agent.name
-                );
-                report.add(
-                    Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message)
-                        .help("write the full name, `tool__export`, of one of the agent's `tools`"),
-                );
-            }
+        let names = names.flatten().filter_map(serde_json::Value::as_str);
+        let names: Vec<&str> = names.collect();
+        let can_end = extension == REQUIRED_TOOLS_GUARD && can_end(agent, &names, resources);
+        for name in names {
+            let Some(tool) = missing_tool(agent, name) else {
+                continue;
+            };
+            let message = format!(
+                "`{setting}` of the extension `{}` lists `{name}`, but Agent `{}` has no tool \
+                 `{tool}`",
+                definition.name, agent.name
+            );
+            report_missing_tool(reference.place, message, can_end, report);
         }
     }
 }
@@ -294,24 +295,50 @@ fn settings_of_tools(extension: &str) -> &'static [&'static str] {
 }
 
 /// Refuses required tools that the agent does not have, because they could never be called.
-fn check_required_tools(agent: &AgentSpec, report: &mut ProblemReport) {
+fn check_required_tools(agent: &AgentSpec, resources: &Resources, report: &mut ProblemReport) {
+    let names = agent.required_tools.iter().map(|it| it.value.as_str());
+    let can_end = can_end(agent, &names.collect::<Vec<&str>>(), resources);
     for required in &agent.required_tools {
-        let (tool, _) = required.value.split_once("__").unwrap_or_default();
-        let has_it = agent.tools.iter().any(|held| held.name == tool);
-        if !has_it && !report.is_partial() {
-            report.add(
-                Problem::new(
-                    codes::UNKNOWN_REFERENCE,
-                    required.place,
-                    format!(
-                        "Agent `{}` requires a call of `{}`, but has no tool `{tool}`",
-                        agent.name, required.value
-                    ),
-                )
-                .help("write the full name, `tool__export`, of one of the agent's `tools`"),
-            );
-        }
+        let Some(tool) = missing_tool(agent, &required.value) else {
+            continue;
+        };
+        let message = format!(
+            "Agent `{}` requires a call of `{}`, but has no tool `{tool}`",
+            agent.name, required.value
+        );
+        report_missing_tool(required.place, message, can_end, report);
     }
+}
+
+/// The tool of a name such as `tool__export`, if the agent does not list it.
+fn missing_tool<'n>(agent: &AgentSpec, name: &'n str) -> Option<&'n str> {
+    let (tool, _) = name.split_once("__").unwrap_or_default();
+    let has_it = agent.tools.iter().any(|held| held.name == tool);
+    (!has_it).then_some(tool)
+}
+
+/// True if a turn can end although the agent lacks some required tools. In the older contract, one
+/// of the tools is enough, and modules can register it.
+fn can_end(agent: &AgentSpec, required: &[&str], resources: &Resources) -> bool {
+    !resources.contract.is_own()
+        && (required.iter().any(|it| missing_tool(agent, it).is_none())
+            || agent.extensions.iter().any(|extension| !extension.builtin))
+}
+
+fn report_missing_tool(
+    place: SourceLocation,
+    message: String,
+    can_end: bool,
+    report: &mut ProblemReport,
+) {
+    if report.is_partial() {
+        return;
+    }
+    let problem = match can_end {
+        true => Problem::note(codes::OLDER_FORM, place, message),
+        false => Problem::new(codes::UNKNOWN_REFERENCE, place, message),
+    };
+    report.add(problem.help("write the full name, `tool__export`, of one of the agent's `tools`"));
 }
 
 /// Converts `requiredTools` to the extension `required-tools-guard`, in the innermost position. One of the tools is

@@ -88,6 +88,9 @@ pub(super) fn agent(spec: &mut YamlNode, agent: &str, cx: &mut CompatConversion<
     if let Some(prompt) = at_mut(spec, &["prompt"]) {
         rename(prompt, "systemPrompt", "system");
     }
+    if cx.is_older() {
+        move_bare_system(spec, cx);
+    }
     if let Some(config) = at_mut(spec, &["modelConfig"]) {
         references::single(config, "modelRef", cx);
         if cx.is_older() {
@@ -98,6 +101,27 @@ pub(super) fn agent(spec: &mut YamlNode, agent: &str, cx: &mut CompatConversion<
     references::listed(spec, "extensions", cx);
     if cx.is_older() {
         extensions::settings(spec, agent, cx);
+    }
+}
+
+/// Moves `system` of an Agent into `prompt`. A tutorial of 0.0.3 writes it outside.
+fn move_bare_system(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
+    // An error of the current format is clearer than a second prompt that is ignored.
+    let has_prompt = ["system", "systemRef"]
+        .into_iter()
+        .any(|name| at(spec, &["prompt", name]).is_some());
+    if has_prompt {
+        return;
+    }
+    let Some(system) = take(spec, "system") else {
+        return;
+    };
+    let what = "`system` of an Agent belongs to `prompt`".to_owned();
+    cx.note(system.key_place, what, "write `prompt: {system: …}`");
+    let place = system.node.place;
+    put(spec, entry("prompt", mapping(place, Vec::new())));
+    if let Some(prompt) = at_mut(spec, &["prompt"]) {
+        put(prompt, system);
     }
 }
 

@@ -3,7 +3,7 @@
 //! The version of `@goondan/base` that the Package requires decides. If it requires none, or a range
 //! that includes both contracts, a form decides that only 0.0.3 had. Each of these forms is an error
 //! in the current format, or is reported as an older form. Therefore a valid project of the current
-//! format is never taken for an older one.
+//! format is never taken for an older one without a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,9 +104,16 @@ struct FormSearch<'t> {
     /// Kinds and names of the project's documents.
     defined: BTreeSet<(&'t str, &'t str)>,
     hints: BTreeMap<Hint, OlderForm>,
+    /// The first `{ref: …}` in `agents` of a Swarm.
+    wrapped_member: Option<SourceLocation>,
+    /// True if a list of an Agent has a `{ref: …}`.
+    has_wrapped_use: bool,
+    /// True if a list of references has an item in another form than those of 0.0.3.
+    has_other_item: bool,
 }
 
-/// A form that only 0.0.3 had: the first decisive one, or the first of two different hints.
+/// A form that only 0.0.3 had: the first decisive one, the first of two different hints, or
+/// `{ref: …}` throughout.
 fn find_form(trees: &[(FileId, Vec<YamlNode>)]) -> Option<OlderForm> {
     let documents = || trees.iter().flat_map(|(_, documents)| documents);
     let named = documents().filter_map(|document| {
@@ -116,6 +123,9 @@ fn find_form(trees: &[(FileId, Vec<YamlNode>)]) -> Option<OlderForm> {
     let mut search = FormSearch {
         defined: named.collect(),
         hints: BTreeMap::new(),
+        wrapped_member: None,
+        has_wrapped_use: false,
+        has_other_item: false,
     };
     let mut has_swarm = false;
     for document in documents() {
@@ -142,13 +152,14 @@ fn find_form(trees: &[(FileId, Vec<YamlNode>)]) -> Option<OlderForm> {
             return found;
         }
     }
+    let throughout = search.wrapped_throughout();
     let mut hints = search.hints.into_values();
     match (hints.next(), hints.next()) {
         (Some(first), Some(second)) => Some(OlderForm {
             what: format!("{} and {}", first.what, second.what),
             ..first
         }),
-        _ => None,
+        _ => throughout,
     }
 }
 
@@ -168,6 +179,10 @@ impl FormSearch<'_> {
         }
         for list in ["tools", "extensions"] {
             for item in at(spec, &[list]).map_or(&[][..], items) {
+                match is_wrapped(item, &["config"]) {
+                    true => self.has_wrapped_use = true,
+                    false => self.has_other_item = true,
+                }
                 let found = self.listed(item).or_else(|| self.extension_setting(item));
                 if found.is_some() {
                     return found;
@@ -182,8 +197,22 @@ impl FormSearch<'_> {
         if let Some(found) = entry.and_then(|entry| self.single("entryAgent", entry)) {
             return Some(found);
         }
-        let mut agents = at(spec, &["agents"]).map_or(&[][..], items).iter();
-        agents.find_map(|item| self.listed(item))
+        let agents = at(spec, &["agents"]).map_or(&[][..], items);
+        for item in agents {
+            match is_wrapped(item, &[]) {
+                true => self.wrapped_member = self.wrapped_member.or(Some(item.place)),
+                false => self.has_other_item = true,
+            }
+        }
+        agents.iter().find_map(|item| self.listed(item))
+    }
+
+    /// The form of a project whose lists of references all use `{ref: …}`, for the Agents of a Swarm
+    /// and for what Agents use. The current format allows it, but its projects have no reason for it.
+    fn wrapped_throughout(&self) -> Option<OlderForm> {
+        let place = self.wrapped_member?;
+        let is_throughout = self.has_wrapped_use && !self.has_other_item;
+        is_throughout.then(|| decisive(place, "`{ref: …}` in all lists of references"))
     }
 
     /// Notes exports of a module without fields that are required now.
@@ -323,6 +352,13 @@ impl FormSearch<'_> {
         let what = format!("`{}` of the extension `{name}`", older.key);
         Some(decisive(older.key_place, &what))
     }
+}
+
+/// True for `{ref: …}` with no other fields than these.
+fn is_wrapped(item: &YamlNode, others: &[&str]) -> bool {
+    let entries = item.entries();
+    let is_known = |name: &str| name == "ref" || others.contains(&name);
+    entry_at(item, "ref").is_some() && entries.iter().all(|entry| is_known(&entry.key))
 }
 
 fn decisive(place: SourceLocation, what: &str) -> OlderForm {

@@ -498,3 +498,55 @@ fn compat_1_optional_setting_with_unset_variable_has_its_default() {
     let outside = &set.connections[&"outside".parse().unwrap()];
     assert_eq!(outside.config["port"], json!("9000"));
 }
+
+/// A project of 0.0.3 whose Agent has these lines in its `spec`.
+fn with_older_agent(lines: &str) -> Project {
+    Project::new(&format!(
+        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"@acme/desk\"}}\nspec: {{dependencies: \
+         [{{name: \"@goondan/base\", version: ^0.0.3}}]}}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: \
+         {{name: main}}\nspec: {{provider: scripted, options: {{rules: [{{say: Hello}}]}}}}\n---\napiVersion: \
+         goondan.ai/v1\nkind: Extension\nmetadata: {{name: extra}}\nspec: {{entry: ./extra.mjs}}\n---\napiVersion: \
+         goondan.ai/v1\nkind: Agent\nmetadata: {{name: clerk}}\nspec:\n  modelConfig: {{modelRef: Model/main}}\n\
+         {lines}---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: desk}}\nspec: {{entryAgent: \
+         Agent/clerk, agents: [Agent/clerk]}}\n"
+    ))
+    .file("extra.mjs", "export function register() {}")
+}
+
+#[test]
+fn compat_1_system_of_an_agent_is_its_prompt() {
+    let project = with_older_agent("  system: |\n    You help.\n");
+    let checked = project.loader().check(&project.root());
+    let bundle = checked.bundle.unwrap_or_else(|found| panic!("{found}"));
+    let clerk = bundle.agents.values().next().unwrap();
+    assert_eq!(clerk.system_prompt.as_deref(), Some("You help.\n"));
+    let notes = checked.warnings.iter().map(|it| it.message.as_str());
+    let notes: Vec<&str> = notes.filter(|it| it.contains("`system`")).collect();
+    assert_eq!(notes, ["`system` of an Agent belongs to `prompt`"]);
+    // Two prompts are a mistake.
+    let project = with_older_agent("  system: One.\n  prompt: {system: Two.}\n");
+    let checked = project.loader().check(&project.root());
+    let found = checked.bundle.unwrap_err().to_string();
+    assert!(found.contains("unknown field `system`"), "{found}");
+}
+
+#[test]
+fn compat_1_one_callable_required_tool_is_enough() {
+    for fine in [
+        "  requiredTools: [bash__exec, gone__call]\n  tools: [{ref: Tool/bash}]\n",
+        "  requiredTools: [extra__call]\n  extensions: [{ref: Extension/extra}]\n",
+        "  tools: [{ref: Tool/bash}]\n  extensions:\n    - ref: Extension/required-tools-guard\n      config: \
+         {requiredTools: [gone__call, bash__exec]}\n",
+    ] {
+        let project = with_older_agent(fine);
+        let checked = project.loader().check(&project.root());
+        assert!(checked.bundle.is_ok(), "{fine}: {:?}", checked.bundle);
+        let mut notes = checked.warnings.iter();
+        let note = notes.find(|it| it.message.contains("has no tool"));
+        assert_eq!(note.unwrap().severity, Severity::Note, "{fine}");
+    }
+    let project = with_older_agent("  requiredTools: [gone__call]\n  tools: [{ref: Tool/bash}]\n");
+    let checked = project.loader().check(&project.root());
+    let found = checked.bundle.unwrap_err().to_string();
+    assert!(found.contains("requires a call of `gone__call`"), "{found}");
+}

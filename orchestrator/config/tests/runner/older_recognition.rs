@@ -187,6 +187,35 @@ fn compat_3_two_hints_select_the_older_contract_but_one_does_not() {
 }
 
 #[test]
+fn compat_3_wrapped_references_throughout_are_the_older_format() {
+    let swarm = |agents: &str| {
+        format!(
+            "{NOTES}---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: desk}}\nspec: {{entryAgent: \
+             Agent/clerk, agents: [{agents}]}}\n"
+        )
+    };
+    let wrapped = format!("{MAIN}  tools: [{{ref: Tool/notes}}]\n");
+    is_older(
+        &with_agent(&wrapped, &swarm("{ref: Agent/clerk}")),
+        "`{ref: …}` in all lists of references",
+    );
+    for (lines, agents) in [
+        (wrapped.as_str(), "Agent/clerk"),
+        (MAIN, "{ref: Agent/clerk}"),
+        (
+            &format!("{MAIN}  tools: [Tool/notes]\n"),
+            "{ref: Agent/clerk}",
+        ),
+        (
+            &format!("{MAIN}  tools: [{{ref: Tool/notes, approve: ask}}]\n"),
+            "{ref: Agent/clerk}",
+        ),
+    ] {
+        is_current(&with_agent(lines, &swarm(agents)));
+    }
+}
+
+#[test]
 fn compat_3_forms_in_other_files_select_the_older_contract() {
     let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: split}\nspec: {version: 0.0.3}\n";
     let agent = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  modelConfig: {modelRef: \
