@@ -1,4 +1,5 @@
-//! Decisions of people in chats (`NEED-2`): tool calls that need approval, questions, and reviews.
+//! Decisions of people in chats (`NEED-2`): tool calls that need approval, questions, reviews,
+//! proposals without a task, and logins.
 //!
 //! A connection with `approvals` shows each pending decision as one message with buttons, and
 //! reports presses and replies. The orchestrator checks the user and decides once.
@@ -60,6 +61,10 @@ pub enum DecisionSubject {
     Question(DecisionText),
     /// The work of a task that waits for a review.
     Review(DecisionText),
+    /// A proposal without a task.
+    Proposal(DecisionNotice),
+    /// A login at an authorization server, which a person makes outside the chat.
+    Login(DecisionNotice),
 }
 
 /// Subject of a decision as text.
@@ -73,6 +78,18 @@ pub struct DecisionText {
     /// The question, or a summary of the work.
     pub text: String,
     /// The command that shows everything, without `gdn`.
+    pub command: String,
+}
+
+/// Subject of a decision that belongs to the project, and to no agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DecisionNotice {
+    /// The thing that waits, with its kind: `proposal r1/coder`.
+    pub of: String,
+    /// A summary of the changes, or the effect of the wait.
+    pub text: String,
+    /// The command that shows everything, or that makes the login, without `gdn`.
     pub command: String,
 }
 

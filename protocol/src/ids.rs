@@ -333,8 +333,8 @@ text_id!(
 );
 
 impl DecisionId {
-    /// Creates the id of an open point of a task from a digest, short enough for the data of a
-    /// button.
+    /// Creates the id of an open point of a task, a proposal or a login from a digest, short enough
+    /// for the data of a button.
     #[must_use]
     pub fn of_digest(digest: [u8; 8]) -> Self {
         Self(Arc::from(format!("t-{:016x}", u64::from_be_bytes(digest))))

@@ -48,8 +48,8 @@ pub struct ApprovalChat {
 /// A decision, as far as the settings distinguish decisions.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionClass<'d> {
-    /// The agent that waits.
-    pub agent: &'d AgentName,
+    /// The agent that waits; `None` if the decision belongs to the project.
+    pub agent: Option<&'d AgentName>,
     pub kind: DecisionKind<'d>,
 }
 
@@ -59,6 +59,9 @@ pub enum DecisionKind<'d> {
     Call(&'d str),
     Question,
     Review,
+    /// A proposal without a task.
+    Proposal,
+    Login,
 }
 
 impl DecisionKind<'_> {
@@ -68,6 +71,8 @@ impl DecisionKind<'_> {
             Self::Call(_) => CALL,
             Self::Question => "question",
             Self::Review => "review",
+            Self::Proposal => "proposal",
+            Self::Login => "login",
         }
     }
 }
@@ -80,9 +85,11 @@ impl<'d> DecisionClass<'d> {
                 agent_name,
                 tool_name,
                 ..
-            } => (agent_name, DecisionKind::Call(tool_name)),
-            DecisionSubject::Question(text) => (&text.agent_name, DecisionKind::Question),
-            DecisionSubject::Review(text) => (&text.agent_name, DecisionKind::Review),
+            } => (Some(agent_name), DecisionKind::Call(tool_name)),
+            DecisionSubject::Question(text) => (Some(&text.agent_name), DecisionKind::Question),
+            DecisionSubject::Review(text) => (Some(&text.agent_name), DecisionKind::Review),
+            DecisionSubject::Proposal(_) => (None, DecisionKind::Proposal),
+            DecisionSubject::Login(_) => (None, DecisionKind::Login),
         };
         Self { agent, kind }
     }
@@ -157,7 +164,8 @@ impl ApprovalChat {
             let names = names.as_ref();
             names.is_none_or(|names| names.iter().any(|name| is_meant(name)))
         };
-        if !is_listed(&self.agents, &|known| known == about.agent.as_str()) {
+        let is_agent = |known: &str| about.agent.is_some_and(|agent| agent.as_str() == known);
+        if !is_listed(&self.agents, &is_agent) {
             return Some("its agent is not in `approvals.agents`");
         }
         if !is_listed(&self.kinds, &|known| known == about.kind.word()) {
@@ -165,7 +173,10 @@ impl ApprovalChat {
         }
         let is_shown = match about.kind {
             DecisionKind::Call(tool) => is_listed(&self.tools, &|known| is_tool(known, tool)),
-            DecisionKind::Question | DecisionKind::Review => true,
+            DecisionKind::Question
+            | DecisionKind::Review
+            | DecisionKind::Proposal
+            | DecisionKind::Login => true,
         };
         (!is_shown).then_some("its tool is not in `approvals.tools`")
     }
@@ -264,6 +275,21 @@ mod tests {
         let reviews = of(json!({"kinds": ["question", "review"], "tools": ["bash"]}));
         assert_eq!(refusal(&reviews, &review("a")), None);
         assert!(refusal(&reviews, &call("a", "bash__exec")).is_some());
+        let notice = goondan_protocol::decision::DecisionNotice {
+            of: "proposal r/w".to_owned(),
+            text: "a.txt (added)".to_owned(),
+            command: "proposal show r w".to_owned(),
+        };
+        let proposal = DecisionSubject::Proposal(notice.clone());
+        let login = DecisionSubject::Login(notice);
+        let logins = of(json!({"kinds": ["login"]}));
+        assert_eq!(refusal(&logins, &login), None);
+        assert!(refusal(&logins, &proposal).is_some());
+        let proposals = of(json!({"kinds": ["proposal"], "tools": ["bash"]}));
+        assert_eq!(refusal(&proposals, &proposal), None);
+        assert!(refusal(&proposals, &login).is_some());
+        let of_agent = of(json!({"agents": ["a"]}));
+        assert!(refusal(&of_agent, &proposal).is_some(), "it is of no agent");
         let calls = of(json!({"tools": ["bash", "web__fetch"]}));
         for shown in ["bash", "bash__exec", "web__fetch"] {
             assert_eq!(refusal(&calls, &call("a", shown)), None, "{shown}");

@@ -312,8 +312,8 @@ const APPROVAL_AGENTS: Setting = Setting::optional(
 
 const APPROVAL_KINDS: Setting = Setting::optional(
     "kinds",
-    SettingType::Words(&["call", "question", "review"]),
-    "The only kinds of decision that are shown: tool calls, questions, or reviews.",
+    SettingType::Words(&["call", "question", "review", "proposal", "login"]),
+    "The only kinds of decision that are shown: tool calls, questions, reviews, proposals without a task, or logins.",
 );
 
 const APPROVAL_TOOLS: Setting = Setting::optional(

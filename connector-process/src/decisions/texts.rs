@@ -5,7 +5,8 @@
 //! lines.
 
 use goondan_protocol::decision::{
-    DecisionButton, DecisionChoice, DecisionShow, DecisionSubject, DecisionText, DecisionVerdict,
+    DecisionButton, DecisionChoice, DecisionNotice, DecisionShow, DecisionSubject, DecisionText,
+    DecisionVerdict,
 };
 use goondan_protocol::ids::DecisionId;
 use goondan_protocol::limits::MAX_DECISION_LABEL_CHARS;
@@ -30,6 +31,8 @@ pub(super) fn waits(show: &DecisionShow) -> Message {
         DecisionSubject::Call { .. } => "Tool call",
         DecisionSubject::Question(_) => "Question",
         DecisionSubject::Review(_) => "Review",
+        DecisionSubject::Proposal(_) => "Proposal",
+        DecisionSubject::Login(_) => "Login",
     };
     let mut head = format!("{noun} {id} waits for a person.");
     if let DecisionSubject::Call {
@@ -66,8 +69,12 @@ pub(super) fn waits(show: &DecisionShow) -> Message {
             }
             head.push_str(&format!(" Details: gdn {}.", one_line(&about.command)));
         }
-        DecisionSubject::Review(about) => {
-            head.push_str(&format!(" Details: gdn {}.", one_line(&about.command)));
+        DecisionSubject::Review(DecisionText { command, .. })
+        | DecisionSubject::Proposal(DecisionNotice { command, .. }) => {
+            head.push_str(&format!(" Details: gdn {}.", one_line(command)));
+        }
+        DecisionSubject::Login(about) => {
+            head.push_str(&format!(" To log in: gdn {}", one_line(&about.command)));
         }
     }
     Message {
@@ -149,7 +156,14 @@ fn facts(show: &DecisionShow) -> String {
         }
         DecisionSubject::Question(about) => text_facts("question", about),
         DecisionSubject::Review(about) => text_facts("work", about),
+        DecisionSubject::Proposal(about) => notice_facts("changes", about),
+        DecisionSubject::Login(about) => notice_facts("effect", about),
     }
+}
+
+fn notice_facts(name: &str, about: &DecisionNotice) -> String {
+    let text = argument(name, &Value::from(about.text.as_str()));
+    format!("{}{text}", one_line(&about.of))
 }
 
 fn text_facts(name: &str, about: &DecisionText) -> String {
@@ -389,6 +403,28 @@ mod tests {
             ..question
         };
         assert!(waits(&review).head.starts_with("Review t-1 waits"));
+        let notice = DecisionNotice {
+            of: "login for OAuthApp/idp".to_owned(),
+            text: "calls wait\nlogin for other".to_owned(),
+            command: "secret oauth login idp".to_owned(),
+        };
+        let login = DecisionShow {
+            about: DecisionSubject::Login(notice.clone()),
+            form: DecisionForm::default(),
+            ..review.clone()
+        };
+        let message = waits(&login);
+        assert_eq!(
+            message.head,
+            "Login t-1 waits for a person. To log in: gdn secret oauth login idp"
+        );
+        assert_eq!(
+            message.body,
+            "login for OAuthApp/idp\n  effect:\n    calls wait\n    login for other"
+        );
+        let about = DecisionSubject::Proposal(notice);
+        let proposal = DecisionShow { about, ..login };
+        assert!(waits(&proposal).head.starts_with("Proposal t-1 waits"));
         let closed = closed(&"t-1".parse().unwrap(), "answered by telegram:5: blue", "");
         assert_eq!(closed.head, "Decision t-1 is no longer pending.");
     }

@@ -1,11 +1,13 @@
 //! `gdn inbox`: everything that needs a person, in one list over all workspaces (`NEED-1`).
 
 mod changes;
-mod decisions;
-mod details;
+mod current;
+pub(super) mod decisions;
+pub(super) mod details;
+mod entry;
 mod items;
 mod review;
-mod shown;
+pub(super) mod shown;
 
 use std::io::IsTerminal as _;
 
@@ -13,6 +15,11 @@ use clap::{Args, Subcommand};
 use goondan_protocol::ids::WorkspaceId;
 use serde_json::{Value, json};
 
+pub(super) use self::changes::LiveChanges;
+pub(super) use self::current::CurrentInbox;
+pub(super) use self::entry::{Entry, EntryStep};
+#[cfg(test)]
+pub(super) use self::items::Target;
 pub(super) use self::items::{Inbox, InboxItem, read};
 pub(super) use self::shown::line;
 
@@ -140,7 +147,7 @@ async fn overview(is_list: bool, context: &Context) -> Result<(), Failure> {
         }
         let details = details::read(&mut client, item, output.canvas(), context).await;
         let details = details.ok().map(|details| details.text);
-        let shown = shown::item(item, details.as_deref(), lines_max, context);
+        let shown = shown::item(item, details.as_deref(), lines_max, output.out, context);
         output.data(format!("{shown}\n"))?;
     }
     let total = text::count(inbox.items.len(), "thing");
@@ -184,7 +191,8 @@ async fn show(id: &str, context: &Context) -> Result<(), Failure> {
         schemas::INBOX_SHOW,
         &with_details(item, Some(details.json.clone())),
     )?;
-    output.data(shown::item(item, Some(&details.text), None, context))
+    let shown = shown::item(item, Some(&details.text), None, output.out, context);
+    output.data(shown)
 }
 
 /// Reports lists that could not be read.

@@ -57,11 +57,31 @@ pub(crate) async fn run(command: PermissionCommand, context: &Context) -> Result
     }
 }
 
-pub(super) async fn decide(
+async fn decide(
     permission: WorkspacePermission,
     allowed: bool,
     context: &Context,
 ) -> Result<(), Failure> {
+    let decided = carry_out(permission, allowed, context).await?;
+    let output = context.output;
+    let schema = match allowed {
+        true => schemas::PERMISSION_ALLOW,
+        false => schemas::PERMISSION_DENY,
+    };
+    output.object(schema, &decided)?;
+    output.data(decided_text(&decided))?;
+    for workspace in &decided.workspaces {
+        reload::warn(workspace, context);
+    }
+    Ok(())
+}
+
+/// Decides about a permission without printing the result.
+pub(super) async fn carry_out(
+    permission: WorkspacePermission,
+    allowed: bool,
+    context: &Context,
+) -> Result<PermissionDecided, Failure> {
     let (mut client, project_root, choice) = if context.is_by_id() {
         let (client, workspace) = context.open().await?;
         let choice = ProjectChoice::of_workspace(&workspace);
@@ -87,26 +107,14 @@ pub(super) async fn decide(
         allowed,
         covers,
     };
-    let decided = client.change(decide).await?;
-    let output = context.output;
-    let schema = match allowed {
-        true => schemas::PERMISSION_ALLOW,
-        false => schemas::PERMISSION_DENY,
-    };
-    output.object(schema, &decided)?;
-    tell(&decided, context)
+    Ok(client.change(decide).await?)
 }
 
-fn tell(decided: &PermissionDecided, context: &Context) -> Result<(), Failure> {
-    let output = context.output;
-    output.data(decision_text(&decided.decision))?;
-    for workspace in &decided.workspaces {
-        output.data(reload::reload_text(workspace))?;
-    }
-    for workspace in &decided.workspaces {
-        reload::warn(workspace, context);
-    }
-    Ok(())
+/// The decision, and its effect on each workspace.
+pub(super) fn decided_text(decided: &PermissionDecided) -> String {
+    let reloaded = decided.workspaces.iter().map(reload::reload_text);
+    let lines = std::iter::once(decision_text(&decided.decision)).chain(reloaded);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {

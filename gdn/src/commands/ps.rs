@@ -38,9 +38,12 @@ pub(crate) struct PsArgs {
 }
 
 impl PsArgs {
-    /// Processes of every workspace.
-    pub(crate) fn everywhere(watch: bool) -> Self {
-        Self { all: true, watch }
+    /// Processes of every workspace, once.
+    pub(crate) fn everywhere() -> Self {
+        Self {
+            all: true,
+            watch: false,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! `gdn top`: full-screen live view of a project (`OBS-4`).
 //!
-//! [`draw`] renders the state, [`app`] handles input without a terminal, and [`feeds`] fill the state over three
-//! connections: one watches the project, one follows the log, and one queries the rest when something has changed.
+//! [`draw`] renders the state, [`app`] handles input without a terminal, and [`feeds`] fill the state over several
+//! connections: one watches the project or all workspaces, one follows the log, one reads the inbox, which `gdn inbox`
+//! shows and decides in the same way, and one queries the rest when something has changed.
 
 mod app;
 mod board;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use goondan_protocol::time::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -28,7 +29,9 @@ use self::draw::RenderContext;
 use self::feeds::FeedRequest;
 use self::input::{FeedQuery, LogSource, Size, TopEffect, TopInput};
 use self::terminal::{Screen, TerminalEvent};
+use self::view::Scope;
 pub(crate) use self::view::View;
+use super::inbox::{self, LiveChanges};
 use super::ps::{self, PsArgs};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -41,22 +44,18 @@ use crate::schemas;
 #[command(after_help = "\
 Examples:
   gdn top
+  gdn top --view inbox                   everything that needs a person, decided with keys
   gdn top --view conversations --read-only
   gdn top --once                         one picture, for a script or a report
   gdn top --json | jq '.processes[].detail'
 
 `?` shows what the keys do. Continues across restarts of the daemon. Outside a project, shows the
-processes of every workspace, like `gdn ps --watch`.")]
+inbox and the processes of every workspace.")]
 pub(crate) struct TopArgs {
-    /// Initial view: overview, conversations, processes, events, budgets or logs
-    #[arg(
-        long,
-        value_name = "VIEW",
-        default_value = "overview",
-        hide_possible_values = true
-    )]
-    view: View,
-    /// Disable the keys that cancel and restart
+    /// Initial view: overview (default), conversations, processes, events, budgets, logs or inbox
+    #[arg(long, value_name = "VIEW", hide_possible_values = true)]
+    view: Option<View>,
+    /// Disable the keys that cancel, restart and decide
     #[arg(long)]
     read_only: bool,
     /// Print one frame and exit; so does --json
@@ -79,25 +78,37 @@ const PICTURE: Size = Size {
 pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let is_once = args.once || output.is_json();
-    // The views are about one project; outside of one, the processes of all are shown.
-    if context.covers_all(false)
-        && !context.is_only_remote_workspace().await?
-        && (is_once || output.is_watched())
-    {
-        return ps::run(&PsArgs::everywhere(!is_once), context).await;
-    }
-    if is_once {
-        return once(args, context).await;
-    }
-    if !output.is_watched() {
+    if !is_once && !output.is_watched() {
         return Err(Failure::new(
             Exit::Usage,
             "`gdn top` needs a terminal",
             format!("print one picture: `{}`", context.command("top --once")),
         ));
     }
+    let is_all = context.covers_all(false) && !context.is_only_remote_workspace().await?;
+    let scope = match is_all {
+        true => Scope::All,
+        false => Scope::Project,
+    };
+    let view = args.view.unwrap_or_else(|| scope.first());
+    if is_once && is_all && args.view.is_none_or(|view| view == View::Processes) {
+        return ps::run(&PsArgs::everywhere(), context).await;
+    }
+    if !scope.views().contains(&view) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "the view `{}` shows one project",
+                view.title().to_lowercase()
+            ),
+            "run it in the project, or name one: `gdn --workspace ID top`",
+        ));
+    }
+    if is_once {
+        return once(scope, view, context).await;
+    }
     // Report a missing project before the terminal switches to full screen.
-    drop(context.open().await?);
+    drop(context.open_scope(is_all).await?);
     let mut screen = Screen::take()?;
     let (typed, keys) = mpsc::unbounded_channel();
     terminal::read_keys(typed);
@@ -109,15 +120,23 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     let (requests, requested) = mpsc::unbounded_channel();
     let (logs, wanted_logs) = watch::channel(LogSource::Project);
     let session = TopSession {
-        app: App::new(args.view, args.read_only, size),
+        app: App::new(scope, view, args.read_only, size),
         context,
         requests,
         logs,
     };
+    let live = LiveChanges::default();
+    let watch = async {
+        match scope {
+            Scope::Project => feeds::watch_project(context, &inputs).await,
+            Scope::All => feeds::watch_all(context, &inputs).await,
+        }
+    };
     tokio::select! {
         ended = session.run(&mut screen, keys, told) => ended,
-        () = feeds::watch_project(context, &inputs) => Ok(()),
-        () = feeds::answer(context, requested, &inputs) => Ok(()),
+        () = watch => Ok(()),
+        () = feeds::follow_inbox(context, scope, &live, &inputs) => Ok(()),
+        () = feeds::answer((context, scope), &live, requested, &inputs) => Ok(()),
         () = feeds::follow_logs(context, wanted_logs, &inputs) => Ok(()),
     }
 }
@@ -227,12 +246,9 @@ fn ink(context: &Context, now: Timestamp) -> RenderContext<'_> {
 }
 
 /// Prints a single frame.
-async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace) = context.open().await?;
-    let id = &workspace.workspace_id;
-    let page = client.query(feeds::conversations_of(id)).await?;
-    let usage = client.query(feeds::usage_of(id)).await?;
-    let Some(facts) = feeds::facts(&mut client, id).await? else {
+async fn once(scope: Scope, view: View, context: &Context) -> Result<(), Failure> {
+    let (mut client, only) = context.open_scope(scope == Scope::All).await?;
+    let Some(facts) = feeds::facts(&mut client, only.as_ref()).await? else {
         return Err(context.open().await.err().unwrap_or_else(|| {
             Failure::new(
                 Exit::NotFound,
@@ -242,17 +258,32 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
         }));
     };
     let output = context.output;
-    output.object(
-        schemas::TOP,
-        &json!({
-            "workspace": facts.workspace,
-            "processes": facts.processes,
-            "conversations": page.instances,
-            "conversationsTotal": page.total,
-            "usage": usage.total,
-            "budgets": usage.budgets,
-        }),
-    )?;
+    let mut object = json!({ "processes": facts.processes });
+    let mut inputs = Vec::new();
+    let mut add = |name: &str, value: Value| {
+        object
+            .as_object_mut()
+            .map(|object| object.insert(name.to_owned(), value));
+    };
+    if let Some(id) = &only {
+        let page = client.query(feeds::conversations_of(id)).await?;
+        let usage = client.query(feeds::usage_of(id)).await?;
+        add("workspace", json!(facts.workspace()));
+        add("conversations", json!(page.instances));
+        add("conversationsTotal", json!(page.total));
+        add("usage", json!(usage.total));
+        add("budgets", json!(usage.budgets));
+        inputs.push(TopInput::Conversations(Box::new(page)));
+        inputs.push(TopInput::Usage(Box::new(usage)));
+    }
+    if view == View::Inbox {
+        let inbox = inbox::read(&mut client, only.as_ref(), context).await?;
+        add("inbox", json!(inbox.items));
+        add("unreadable", json!(inbox.failures));
+        inputs.push(TopInput::Inbox(Box::new(inbox)));
+    }
+    inputs.push(TopInput::Facts(Box::new(facts)));
+    output.object(schemas::TOP, &object)?;
     let now = text::now();
     let size = terminal_size::terminal_size_of(std::io::stdout());
     // Leaves the last line for the shell prompt.
@@ -260,12 +291,8 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
         columns: columns.0,
         rows: rows.0.saturating_sub(1),
     });
-    let mut app = App::new(args.view, true, size);
-    for input in [
-        TopInput::Facts(Box::new(facts)),
-        TopInput::Conversations(Box::new(page)),
-        TopInput::Usage(Box::new(usage)),
-    ] {
+    let mut app = App::new(scope, view, true, size);
+    for input in inputs {
         app.handle(input, now);
     }
     app.link = ConnectionState::Up;

@@ -1,5 +1,6 @@
 //! `gdn inbox`, `gdn` alone, and former spellings of commands.
 
+use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::usage::UsageTotal;
@@ -22,6 +23,18 @@ fn approval() -> Value {
     })
 }
 
+/// A watch that reports that a call of another workspace was decided.
+fn closed_elsewhere() -> Vec<Act> {
+    vec![Act::Change(json!({
+        "workspaceId": "w2", "cursor": "0000000000000001.1",
+        "at": "2026-11-21T21:07:00.000Z",
+        "event": {
+            "type": "approval.closed", "instanceKey": "main", "approvalId": "a-w2-19",
+            "toolName": "bash__exec", "how": "denied by a person",
+        },
+    }))]
+}
+
 /// A daemon where one tool call waits for approval, and whose usage cannot be read.
 fn daemon(home: &Home) -> Daemon {
     let workspace = home.workspace();
@@ -40,6 +53,8 @@ fn daemon(home: &Home) -> Daemon {
             "approvalId": decide.approval_id, "decision": decide.decision,
             "instanceKey": "main", "toolName": "bash__exec",
         })),
+        Call::WatchWorkspace(_) => closed_elsewhere(),
+        Call::ListProcesses(_) => answer(json!({ "processes": [] })),
         Call::ListQuestions(_) => answer(json!({ "questions": [] })),
         Call::ListUnknownCalls(_) => answer(json!({ "calls": [] })),
         Call::ListTasks(_) => answer(json!({ "tasks": [] })),
@@ -165,6 +180,49 @@ fn compat_4_former_commands_and_options_are_accepted() {
     home.gdn(&["-q", "-v", "ps"]).exits(2).tells(&["--quiet"]);
 }
 
+/// Goal: `gdn top` lists and decides what `gdn inbox` lists, outside a project, too.
+#[test]
+fn need_1_top_shows_an_item_and_decides_it_with_its_key() {
+    let home = Home::new();
+    let daemon = daemon(&home);
+    let mut command = home.command(&["top"]);
+    command.current_dir(home.path()).env("TERM", "xterm");
+    let mut top = Terminal::start(command, 100);
+    top.wait_for("approval");
+    top.press(b"\r");
+    top.wait_for("rm -rf build");
+    top.wait_for("y approve");
+    let decided = || {
+        let calls = daemon.calls();
+        let decided = calls.iter().filter_map(|call| match call {
+            Call::DecideApproval(decide) => Some((decide.decision, decide.reason.clone())),
+            _ => None,
+        });
+        decided.collect::<Vec<_>>()
+    };
+    assert_eq!(decided(), []);
+    top.press(b"n");
+    top.wait_for("Reason (optional)");
+    top.press(b"later\r");
+    let denied = (ApprovalDecision::Denied, Some("later".to_owned()));
+    wait_until("the call is denied", || decided() == [denied.clone()]);
+    top.press(b"q");
+    assert_eq!(top.ends().0, Some(0));
+
+    for (view, shown) in [("inbox", "bash__exec"), ("processes", "No processes.")] {
+        let ran = outside(&home, &["top", "--once", "--view", view]).exits(0);
+        assert!(ran.stdout.contains(shown), "{ran:#?}");
+    }
+    let json = outside(&home, &["top", "--view", "inbox", "--json"]).exits(0);
+    assert_eq!(json.json()["inbox"][0]["id"], APPROVAL);
+    outside(&home, &["top", "--view", "logs", "--once"])
+        .exits(2)
+        .tells(&[
+            "the view `logs` shows one project",
+            "gdn --workspace ID top",
+        ]);
+}
+
 /// A daemon with two workspaces of 20 waiting tool calls each. A watch reports that one of the second
 /// workspace was decided.
 fn large_daemon(home: &Home) -> Daemon {
@@ -209,14 +267,7 @@ fn large_daemon(home: &Home) -> Daemon {
                 "approvalId": decide.approval_id, "decision": decide.decision,
                 "instanceKey": "main", "toolName": "bash__exec",
             })),
-            Call::WatchWorkspace(_) => vec![Act::Change(json!({
-                "workspaceId": "w2", "cursor": "0000000000000001.1",
-                "at": "2026-11-21T21:07:00.000Z",
-                "event": {
-                    "type": "approval.closed", "instanceKey": "main", "approvalId": "a-w2-19",
-                    "toolName": "bash__exec", "how": "denied by a person",
-                },
-            }))],
+            Call::WatchWorkspace(_) => closed_elsewhere(),
             Call::ListQuestions(_) => answer(json!({ "questions": [] })),
             Call::ListUnknownCalls(_) => answer(json!({ "calls": [] })),
             Call::ListTasks(_) => answer(json!({ "tasks": [] })),

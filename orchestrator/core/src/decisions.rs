@@ -2,7 +2,8 @@
 //!
 //! The kinds of decision share one mechanism. A kind has an owner, which lists what is open, knows
 //! outcomes, and carries out an answer: `fleet` for tool calls, `calls` for questions of tool
-//! servers, `tasks` for questions and reviews of tasks.
+//! servers, `tasks` for questions and reviews of tasks, `chat_proposals` for proposals without a
+//! task, `oauth` for logins.
 
 use goondan_config::DecisionClass;
 use goondan_protocol::decision::{DecisionPress, DecisionVerdict};
@@ -16,11 +17,15 @@ impl Core {
     /// Shows the decisions of a workspace in its chats, except tool calls, and closes those that are
     /// over.
     pub(crate) fn show_decisions(&mut self, id: &WorkspaceId) {
-        let is_all_known = self.are_all_known(id);
         let Ok(workspace) = self.fleet.workspace(id) else {
             return;
         };
-        for name in workspace.showing() {
+        let showing = workspace.showing();
+        if !showing.is_empty() {
+            self.read_proposals(id);
+        }
+        let is_all_known = self.are_all_known(id);
+        for name in showing {
             let Ok(workspace) = self.fleet.workspace(id) else {
                 return;
             };
@@ -29,13 +34,17 @@ impl Core {
             };
             let mut open = self.calls.questions_to_show(id);
             open.extend(self.tasks.open_points(id));
+            open.extend(self.open_proposals(id));
+            open.extend(self.oauth.logins_to_show(id));
             open.retain(|(_, show)| chat.refusal(DecisionClass::of(&show.about)).is_none());
             let is_over = |decision_id: &DecisionId| {
                 let is_open = open
                     .iter()
                     .any(|(_, show)| show.decision_id == *decision_id);
                 let call = workspace.find_approval(&decision_id.to_approval());
-                is_all_known && !is_open && call.is_none()
+                let is_unread = self.oauth.is_login_unknown(id, decision_id)
+                    || self.is_proposal_open(id, decision_id);
+                is_all_known && !is_open && call.is_none() && !is_unread
             };
             let mut over = workspace.other_decisions_shown(&name);
             over.retain(is_over);
@@ -63,12 +72,17 @@ impl Core {
     /// True if the open decisions of every conversation and task are known.
     fn are_all_known(&self, id: &WorkspaceId) -> bool {
         let workspace = self.fleet.workspace(id);
-        workspace.is_ok_and(Workspace::has_all_approvals) && self.tasks.are_read(id)
+        workspace.is_ok_and(Workspace::has_all_approvals)
+            && self.tasks.are_read(id)
+            && self.chat_proposals.are_read(id)
     }
 
     fn outcome_of(&self, id: &WorkspaceId, decision_id: &DecisionId) -> Option<String> {
         let of_task = self.tasks.outcome_of_point(id, decision_id);
-        of_task.or_else(|| self.calls.outcome_of_question(decision_id))
+        of_task
+            .or_else(|| self.calls.outcome_of_question(decision_id))
+            .or_else(|| self.chat_proposals.outcome_of(id, decision_id))
+            .or_else(|| self.oauth.outcome_of_login(id, decision_id))
     }
 
     /// Handles a button press or a reply in a chat.
@@ -107,6 +121,9 @@ impl Core {
         }
         let person = (by, &press.answer);
         let about = (id, decision_id);
+        if let Some(decided) = self.decide_proposal(about, caller, &person, &chat) {
+            return decided;
+        }
         let fleet = &mut self.fleet;
         if let Some(verdict) = self.calls.decide_in_chat(fleet, about, &person, &chat) {
             return Err(verdict);

@@ -13,7 +13,8 @@
 //! * `oauth`: tokens of authorization servers.
 //! * `schedules`: inputs that agents schedule for their own conversations.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
-//! * `decisions`: decisions of people in chats, of all kinds.
+//! * `decisions`: decisions of people in chats, of all kinds. `chat_proposals`: those about proposals
+//!   without a task.
 //! * `routing`: inputs that concern several of these. `bus`: messages between them.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
@@ -37,6 +38,7 @@ use uuid::Uuid;
 
 mod bus;
 mod calls;
+mod chat_proposals;
 mod decisions;
 mod effect;
 mod exchange;
@@ -88,6 +90,7 @@ pub use standing_approvals::StandingApprovals;
 pub use unknown_calls::UnknownCalls;
 
 use calls::Calls;
+use chat_proposals::ChatProposals;
 use fleet::{Fleet, Workspace};
 use oauth::OAuth;
 use requests::Requests;
@@ -123,6 +126,7 @@ pub struct Core {
     tasks: Tasks,
     schedules: Schedules,
     oauth: OAuth,
+    chat_proposals: ChatProposals,
 }
 
 impl Core {
@@ -135,6 +139,7 @@ impl Core {
             tasks: Tasks::default(),
             schedules: Schedules::default(),
             oauth: OAuth::default(),
+            chat_proposals: ChatProposals::default(),
         }
     }
 

@@ -108,6 +108,12 @@ pub(crate) const MAX_START_FAULTS: u32 = 3;
 /// must be retried.
 pub(crate) const PROPOSAL_REQUESTS_MAX: usize = 64;
 
+/// Files of a proposal whose names a message in a chat has; further ones are counted.
+pub(crate) const CHAT_PROPOSAL_FILES_MAX: usize = 20;
+
+/// Length of the summary of a proposal in a chat, in characters.
+pub(crate) const CHAT_PROPOSAL_SUMMARY_CHARS_MAX: usize = 1_000;
+
 /// Files of a task's proposal whose names the task stores; further ones are counted.
 pub(crate) const TASK_PROPOSAL_FILES_TOLD: usize = 100;
 

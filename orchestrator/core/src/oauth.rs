@@ -3,7 +3,7 @@
 //! Requests to servers are calls to the workspace's connection `oauth`; no process waits for them.
 //! `fleet::tokens` tracks the token of each process.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_oauth::{
     ENTROPY_BYTES, GrantAnswer, GrantKey, OAuthEffect, OAuthEvent, OAuthMachine, RedirectOutcome,
@@ -11,15 +11,20 @@ use goondan_oauth::{
 };
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode, LoginBegun};
-use goondan_protocol::ids::{ConnectionName, LoginId, OAuthSubject, ResourceName, WorkspaceId};
+use goondan_protocol::decision::{DecisionForm, DecisionNotice, DecisionShow, DecisionSubject};
+use goondan_protocol::ids::{
+    ConnectionName, DecisionId, LoginId, OAuthSubject, ResourceName, WorkspaceId,
+};
 use goondan_protocol::oauth::{
     DEVICE, METADATA, OAuthNeed, REGISTER, REVOKE, Reply, TOKEN, public_path,
 };
+use goondan_protocol::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
 
-use crate::bus::queue::Message;
+use crate::bus::queue::{Message, Notice};
+use crate::chat_proposals::digest_id;
 use crate::exchange::oauth::{OAuthResult, OAuthWork};
 use crate::exchange::oauth_calls::{OAuthCall, OAuthCallResult, TokenReport};
 use crate::fleet::Fleet;
@@ -36,6 +41,8 @@ pub(crate) struct OAuth {
     machine: OAuthMachine,
     /// Workspaces of logins in progress, by request.
     beginning: BTreeMap<RequestToken, WorkspaceId>,
+    /// Times since when logins were found missing.
+    waits: BTreeMap<GrantKey, Timestamp>,
 }
 
 impl OAuth {
@@ -48,11 +55,68 @@ impl OAuth {
         self.machine.begin(fleet.now().wall);
         self.machine.set_apps(id, &apps, &needs);
         self.say(fleet);
+        self.note_logins(fleet, id);
+    }
+
+    /// Updates the missing logins of a workspace, and shows them in its chats.
+    fn note_logins(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
+        let now = fleet.now().wall;
+        let missing: BTreeSet<GrantKey> = self.machine.missing_logins(id).into_iter().collect();
+        let is_missing = |key: &GrantKey| key.workspace_id != *id || missing.contains(key);
+        self.waits.retain(|key, _| is_missing(key));
+        for key in missing {
+            self.waits.entry(key).or_insert(now);
+        }
+        fleet.post(Message::Notice(Notice::Decisions(id.clone())));
+    }
+
+    /// Missing logins of a workspace, as chats show them, with the time since when each is missing.
+    pub(crate) fn logins_to_show(&self, id: &WorkspaceId) -> Vec<(Timestamp, DecisionShow)> {
+        let of_it = self.waits.iter().filter(|(key, _)| key.workspace_id == *id);
+        let shown = of_it.map(|(key, since)| {
+            let need = &key.need;
+            let show = DecisionShow {
+                decision_id: login_id(key),
+                about: DecisionSubject::Login(DecisionNotice {
+                    of: format!("login for {need}"),
+                    text: "calls that need its token wait".to_owned(),
+                    command: format!("secret oauth login {}", need.arguments()),
+                }),
+                form: DecisionForm::default(),
+                expires: None,
+            };
+            (*since, show)
+        });
+        shown.collect()
+    }
+
+    /// The login with this id that the project needs, if there is one.
+    fn login(&self, id: &WorkspaceId, decision_id: &DecisionId) -> Option<GrantKey> {
+        let mut needed = self.machine.needed_logins(id).into_iter();
+        needed.find(|key| login_id(key) == *decision_id)
+    }
+
+    /// True if the documents of a login are not read yet.
+    pub(crate) fn is_login_unknown(&self, id: &WorkspaceId, decision_id: &DecisionId) -> bool {
+        let login = self.login(id, decision_id);
+        login.is_some_and(|key| !self.machine.is_read(&key))
+    }
+
+    /// Outcome of a login that is no longer missing, for people to read.
+    pub(crate) fn outcome_of_login(
+        &self,
+        id: &WorkspaceId,
+        decision_id: &DecisionId,
+    ) -> Option<String> {
+        let login = self.login(id, decision_id)?;
+        let is_done = self.machine.is_read(&login) && !self.waits.contains_key(&login);
+        is_done.then(|| "done: a person logged in".to_owned())
     }
 
     /// Drops a closed workspace.
     pub(crate) fn forget(&mut self, id: &WorkspaceId) {
         self.machine.forget(id);
+        self.waits.retain(|key, _| key.workspace_id != *id);
     }
 
     /// True if a write or removal is not durable yet.
@@ -75,7 +139,11 @@ impl OAuth {
                 workspace_id,
                 app,
                 documents,
-            } => self.machine.on_read(&workspace_id, &app, documents),
+            } => {
+                self.machine.on_read(&workspace_id, &app, documents);
+                self.say(fleet);
+                return self.note_logins(fleet, &workspace_id);
+            }
             OAuthResult::Kept { ticket, result } => self.machine.on_kept(ticket, result),
         }
         self.say(fleet);
@@ -171,6 +239,7 @@ impl OAuth {
     /// Executes the effects of the state machine.
     fn say(&mut self, fleet: &mut Fleet) {
         let mut effects = VecDeque::from(self.machine.take_effects());
+        let mut changed = BTreeSet::new();
         while let Some(said) = effects.pop_front() {
             match said {
                 OAuthEffect::Documents(work) => {
@@ -191,6 +260,7 @@ impl OAuth {
                     }
                 },
                 OAuthEffect::Token { key, token } => {
+                    changed.insert(key.workspace_id.clone());
                     if let Some((workspace, cx)) = fleet.workspace_and_cx(&key.workspace_id) {
                         workspace.set_token(cx, &key.need, token);
                     }
@@ -211,11 +281,21 @@ impl OAuth {
                         }
                     }
                 }
-                OAuthEffect::Happened { key, what } => tell(fleet, &key, what),
+                OAuthEffect::Happened { key, what } => {
+                    changed.insert(key.workspace_id.clone());
+                    tell(fleet, &key, what);
+                }
             }
             effects.extend(self.machine.take_effects());
         }
+        for id in changed {
+            self.note_logins(fleet, &id);
+        }
     }
+}
+
+fn login_id(key: &GrantKey) -> DecisionId {
+    digest_id(&format!("login\0{}\0{}", key.workspace_id, key.need))
 }
 
 /// The connection that receives the redirect of a new login, if any.

@@ -47,6 +47,8 @@ mod by_agents;
 mod chat_decisions;
 #[cfg(test)]
 mod chat_decisions_tests;
+#[cfg(test)]
+mod chat_proposals_tests;
 mod checkpoints;
 mod conversation_runs;
 mod conversations;

@@ -328,6 +328,39 @@ impl OAuthMachine {
         self.hand_all(workspace_id);
     }
 
+    /// Logins that the project of a workspace needs.
+    #[must_use]
+    pub fn needed_logins(&self, workspace_id: &WorkspaceId) -> Vec<GrantKey> {
+        let grants = self.grants.iter();
+        let needed =
+            grants.filter(|(key, entry)| entry.is_needed && key.workspace_id == *workspace_id);
+        needed.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// True if the documents of a login's application were read.
+    #[must_use]
+    pub fn is_read(&self, key: &GrantKey) -> bool {
+        self.app_of(key)
+            .is_some_and(|app| app.is_there && app.is_read)
+    }
+
+    /// Logins that the project needs and that only a person can make. A token that is being renewed
+    /// needs none.
+    #[must_use]
+    pub fn missing_logins(&self, workspace_id: &WorkspaceId) -> Vec<GrantKey> {
+        let mut needed = self.needed_logins(workspace_id);
+        needed.retain(|key| {
+            let grant = self.grants.get(key).and_then(|it| it.grant.as_ref());
+            let app = self.app_of(key).filter(|app| app.is_there && app.is_read);
+            app.is_some_and(|app| {
+                grant.is_none_or(|grant| {
+                    grant.needs_auth.is_some() || grant.fingerprint != app.fingerprint
+                })
+            })
+        });
+        needed
+    }
+
     /// Removes a closed workspace. Its documents stay on disk.
     pub fn forget(&mut self, workspace_id: &WorkspaceId) {
         self.apps.retain(|(of, _), _| of != workspace_id);

@@ -365,6 +365,8 @@ impl World {
     /// Checks the invariants of a settled world.
     fn check(&self, case: &str) {
         assert!(self.is_on_disk(), "the grant is gone: {case}");
+        let missing = self.machine.missing_logins(&workspace());
+        assert_eq!(!missing.is_empty(), self.needs_login(), "{case}");
         if self.needs_login() {
             assert!(self.is_reply_lost, "a new login for nothing: {case}");
             assert_eq!(self.token, None, "{case}");

@@ -248,6 +248,10 @@ impl Masks {
                         self.mask(&mut about.of);
                         self.mask(&mut about.text);
                     }
+                    DecisionSubject::Proposal(about) | DecisionSubject::Login(about) => {
+                        self.mask(&mut about.of);
+                        self.mask(&mut about.text);
+                    }
                 }
                 for choice in &mut show.form.choices {
                     self.mask(&mut choice.label);

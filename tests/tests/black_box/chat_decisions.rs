@@ -1,11 +1,15 @@
-//! Questions and reviews of tasks, decided in a Telegram chat (`NEED-1`, `NEED-2`).
+//! Questions and reviews of tasks, proposals and logins in a Telegram chat (`NEED-1`, `NEED-2`).
 
+use std::path::PathBuf;
+
+use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET};
 use goondan_tests::home::CONNECTOR;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::telegram::{BotAction, TOKEN, Telegram};
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::{Value, json};
 
+use crate::oauth;
 use crate::task_sources::{AGENT as EDITOR, settle, write_files};
 
 const CHAT: i64 = -5;
@@ -269,4 +273,157 @@ fn need_2_reviews_are_decided_in_a_chat() {
     // The button of the first review approves nothing.
     let late = press(&telegram, ANN, &review, "Approve");
     assert!(late.starts_with("Nothing changed"), "{late}");
+}
+
+/// A connection whose chat shows the decisions of every agent, and those of the project.
+fn connection(telegram: &Telegram) -> String {
+    format!(
+        r#"
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: telegram}}
+spec:
+  connectorRef: {{kind: Connector, name: telegram, package: "@goondan/base"}}
+  config:
+    endpoint: "{}"
+    pollSeconds: 1
+    chats: [1]
+    approvals: {{chat: {CHAT}, users: [{ANN}, {BOB}], kinds: [proposal, login]}}
+  secrets: {{botToken: {{value: "{TOKEN}"}}}}
+"#,
+        telegram.endpoint()
+    )
+}
+
+/// Waits until the connection has stored that it shows a message.
+fn is_remembered(home: &Home, message: &BotAction) {
+    wait_until("the location of the message is stored", || {
+        let directory = home.workspace_dir().join("connectors");
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()));
+        let place = format!("{CHAT}:{}", message.message_id);
+        texts.flatten().any(|text| text.contains(&place))
+    });
+}
+
+fn kill_connectors(home: &Home) {
+    for process in home.running(CONNECTOR) {
+        processes::signal(process.pid, Signal::SIGKILL);
+    }
+}
+
+/// Hands in a proposal of a worker without a task that changes `src/a.txt`.
+fn propose(home: &Home, worker: &str) {
+    let prepare = [
+        "sandbox", "prepare", "--run", "r1", "--agent", worker, "src",
+    ];
+    let prepared = home.gdn_json(&prepare);
+    let work = PathBuf::from(prepared["workDir"].as_str().unwrap());
+    std::fs::write(work.join("src/a.txt"), format!("by {worker}\n")).unwrap();
+    home.gdn(&["proposal", "create", "r1", worker]).exits(0);
+}
+
+#[test]
+fn need_2_proposals_without_a_task_are_decided_in_a_chat() {
+    let telegram = Telegram::start();
+    let agent = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: coder}\n\
+                 spec: {runtime: {kind: cli, command: [./agent.sh]}}";
+    let home = Home::new(&format!("{agent}{}", connection(&telegram)));
+    home.write_program("project/agent.sh", ASKER);
+    home.write("project/src/a.txt", "a\n");
+    let text = || std::fs::read_to_string(home.project().join("src/a.txt")).unwrap();
+    let daemon = Daemon::serving(&home);
+    propose(&home, "one");
+    let first = message(&telegram, "Proposal t-", 0);
+    for part in [
+        "proposal r1/one",
+        "src/a.txt (modified)",
+        "gdn proposal show r1 one",
+    ] {
+        assert!(text_of(&first).contains(part), "{first:?}");
+    }
+    let refused = press(&telegram, EVE, &first, "Approve");
+    assert!(refused.contains("user 8 is not in"), "{refused}");
+
+    // The button is pressed while no process runs, and again until the daemon has read the proposals.
+    is_remembered(&home, &first);
+    kill_connectors(&home);
+    drop(daemon.kill());
+    let (_, data) = buttons(&first).remove(0);
+    telegram.press(ANN, (CHAT, first.message_id), &data);
+    let daemon = Daemon::serving(&home);
+    wait_until("it is applied", || {
+        let said = press(&telegram, ANN, &first, "Approve");
+        let is_done = said.contains("pplied by telegram:7");
+        assert!(
+            is_done || said.ends_with("Try again in a moment."),
+            "{said}"
+        );
+        is_done
+    });
+    assert_eq!(text(), "by one\n");
+    is_closed(&telegram, &first, "applied by telegram:7");
+    let late = press(&telegram, BOB, &first, "Reject");
+    assert_eq!(
+        late,
+        "Nothing changed: it is already applied by telegram:7."
+    );
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert_eq!(
+        audit.matches("workspace.proposalDecided").count(),
+        1,
+        "{audit}"
+    );
+    assert_eq!(
+        audit.matches("workspace.proposalApplied").count(),
+        1,
+        "{audit}"
+    );
+
+    // One that a reply rejects, and one that another person decides elsewhere.
+    propose(&home, "two");
+    let second = message(&telegram, "proposal r1/two", 0);
+    reply(&telegram, BOB, &second, (701, "Too big."));
+    assert_eq!(notice(&telegram, 701), "Rejected by telegram:9: Too big.");
+    is_closed(&telegram, &second, "rejected by telegram:9");
+    propose(&home, "three");
+    let third = message(&telegram, "proposal r1/three", 0);
+    home.gdn(&["proposal", "reject", "r1", "three"]).exits(0);
+    is_closed(&telegram, &third, "rejected");
+    assert_eq!(text(), "by one\n");
+    let sent = telegram.deeds().into_iter();
+    let sent = sent.filter(|deed| deed.method == "sendMessage");
+    let shown = sent.filter(|deed| text_of(deed).contains("Proposal t-"));
+    assert_eq!(shown.count(), 3, "each is shown once");
+    daemon.stop();
+}
+
+#[test]
+fn need_2_a_missing_login_is_shown_in_a_chat_until_it_is_made() {
+    let (telegram, server, model) = (
+        Telegram::start(),
+        AuthorizationServer::start(3_600),
+        oauth::model(),
+    );
+    let project = oauth::project(&server, &model);
+    let home = Home::new(&format!("{project}{}", connection(&telegram)));
+    let environment = format!("CLIENT_SECRET={CLIENT_SECRET}\n");
+    home.write("project/.env.local", &environment);
+    let daemon = Daemon::serving(&home);
+    let login = message(&telegram, "Login t-", 0);
+    for part in ["login for OAuthApp/idp", "gdn secret oauth login idp"] {
+        assert!(text_of(&login).contains(part), "{login:?}");
+    }
+    assert_eq!(buttons(&login), []);
+    is_remembered(&home, &login);
+    kill_connectors(&home);
+    drop(daemon.kill());
+    let daemon = Daemon::serving(&home);
+    oauth::log_in(&home, &server);
+    is_closed(&telegram, &login, "a person logged in");
+    let sent = telegram.deeds().into_iter();
+    let sent = sent.filter(|deed| deed.method == "sendMessage");
+    assert_eq!(sent.count(), 1, "it is shown once");
+    daemon.stop();
 }

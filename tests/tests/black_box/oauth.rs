@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::secrets;
 
 /// An agent whose model needs a token of the server, next to a webhook signed with it.
-fn project(server: &AuthorizationServer, model: &Provider) -> String {
+pub(super) fn project(server: &AuthorizationServer, model: &Provider) -> String {
     let (issuer, endpoint) = (server.issuer(), model.endpoint());
     format!(
         r#"

@@ -18,16 +18,16 @@ const PAUSE_MAX_MS: u64 = 15_000;
 
 /// Changes of the inbox, and the state of the watch that reports them.
 #[derive(Debug, Default)]
-pub(super) struct LiveChanges {
+pub(in crate::commands) struct LiveChanges {
     /// Notified of a change of the inbox or of the watch.
-    pub(super) changed: Notify,
+    pub(in crate::commands) changed: Notify,
     problem: RefCell<Option<String>>,
     stale: RefCell<Stale>,
 }
 
 /// Parts of the inbox that must be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stale {
+pub(in crate::commands) enum Stale {
     Everything,
     Workspaces(BTreeSet<WorkspaceId>),
 }
@@ -50,22 +50,22 @@ impl Stale {
 
 impl LiveChanges {
     /// Reason why changes are not received now, with the time of the next attempt.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(in crate::commands) fn problem(&self) -> Option<String> {
         self.problem.borrow().clone()
     }
 
     /// Marks parts of the inbox as changed.
-    pub(super) fn mark(&self, stale: Stale) {
+    pub(in crate::commands) fn mark(&self, stale: Stale) {
         self.stale.borrow_mut().add(stale);
     }
 
     /// Marks a workspace as changed.
-    pub(super) fn mark_workspace(&self, id: &WorkspaceId) {
+    pub(in crate::commands) fn mark_workspace(&self, id: &WorkspaceId) {
         self.mark(Stale::Workspaces(BTreeSet::from([id.clone()])));
     }
 
     /// The parts that changed since the last call.
-    pub(super) fn take_stale(&self) -> Stale {
+    pub(in crate::commands) fn take_stale(&self) -> Stale {
         self.stale.take()
     }
 
@@ -78,7 +78,7 @@ impl LiveChanges {
     }
 
     /// Receives changes, across restarts of the daemon, until the future is dropped.
-    pub(super) async fn follow(&self, context: &Context) {
+    pub(in crate::commands) async fn follow(&self, context: &Context) {
         let mut failures = 0;
         loop {
             let ended = self.watch(context, &mut failures).await;

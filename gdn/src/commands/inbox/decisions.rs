@@ -19,7 +19,7 @@ use crate::failure::Failure;
 
 /// A decision that a key makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(in crate::commands) enum Choice {
     /// Approve, apply, allow, retry or settle it.
     Yes,
     /// Deny, reject, decline or drop it.
@@ -35,23 +35,23 @@ pub(super) enum Choice {
 }
 
 /// A key, its decision, and its name.
-pub(super) type Key = (char, Choice, &'static str);
+pub(in crate::commands) type Key = (char, Choice, &'static str);
 
 /// Text that a person enters with a decision.
-#[derive(Debug, Clone, Default)]
-pub(super) struct EnteredText {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::commands) struct EnteredText {
     /// Reason, note or answer; may be empty.
-    pub(super) text: String,
+    pub(in crate::commands) text: String,
     /// Fields of a form.
-    pub(super) fields: JsonObject,
+    pub(in crate::commands) fields: JsonObject,
     /// Changed arguments of a call.
-    pub(super) input: Option<Value>,
+    pub(in crate::commands) input: Option<Value>,
     /// Scope of a standing approval.
-    pub(super) always: Option<ApprovalScope>,
+    pub(in crate::commands) always: Option<ApprovalScope>,
 }
 
 /// Keys that decide an item; none if it is decided elsewhere.
-pub(super) fn keys(item: &InboxItem, subject: &Subject) -> &'static [Key] {
+pub(in crate::commands) fn keys(item: &InboxItem, subject: &Subject) -> &'static [Key] {
     match &item.target {
         Target::Approval(_) => &[
             ('y', Choice::Yes, "approve"),
@@ -87,7 +87,7 @@ pub(super) fn keys(item: &InboxItem, subject: &Subject) -> &'static [Key] {
 }
 
 /// First question or permission of a task. Secrets and other dependencies are entered with their own command.
-pub(super) fn answerable(
+pub(in crate::commands) fn answerable(
     detail: &goondan_protocol::control::TaskDetail,
 ) -> Option<&goondan_protocol::control::TaskAsk> {
     use goondan_protocol::control::TaskAskKind;
@@ -96,7 +96,7 @@ pub(super) fn answerable(
 }
 
 /// Carries out a decision and returns a sentence about it. The daemon accepts only the first decision about an item.
-pub(super) async fn decide(
+pub(in crate::commands) async fn decide(
     client: &mut Client,
     item: &InboxItem,
     subject: &Subject,
@@ -240,9 +240,8 @@ pub(super) async fn decide(
         }
         Target::Permission(permission) => {
             let there = context.of_workspace(&item.workspace_id);
-            permission::decide(*permission, is_yes, &there).await?;
-            let word = if is_yes { "Allowed" } else { "Denied" };
-            format!("{word} {id}.")
+            let decided = permission::carry_out(*permission, is_yes, &there).await?;
+            permission::decided_text(&decided)
         }
         Target::Task(task_id) => {
             let task_id = task_id.clone();

@@ -15,18 +15,18 @@ use crate::output::table::Canvas;
 use crate::output::text;
 
 /// The subject of a decision.
-#[derive(Debug, Clone)]
-pub(super) struct Details {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::commands) struct Details {
     /// For people, with control characters escaped.
-    pub(super) text: String,
+    pub(in crate::commands) text: String,
     /// For programs.
-    pub(super) json: Value,
-    pub(super) subject: Subject,
+    pub(in crate::commands) json: Value,
+    pub(in crate::commands) subject: Subject,
 }
 
 /// Parts of the details that a decision needs.
-#[derive(Debug, Clone)]
-pub(super) enum Subject {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::commands) enum Subject {
     Other,
     /// The tool call that waits.
     Call(Box<ApprovalDetail>),
@@ -38,7 +38,7 @@ pub(super) enum Subject {
 }
 
 /// Reads the details of an item.
-pub(super) async fn read(
+pub(in crate::commands) async fn read(
     client: &mut Client,
     item: &InboxItem,
     canvas: Canvas,

@@ -25,35 +25,45 @@ use crate::output::text::{self, shell_quoted};
 const NEARLY_SPENT_PERCENT: u64 = 90;
 
 /// Something that needs a person.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::commands) struct InboxItem {
-    pub(super) kind: &'static str,
-    pub(super) workspace_id: WorkspaceId,
+    pub(in crate::commands) kind: &'static str,
+    pub(in crate::commands) workspace_id: WorkspaceId,
     /// Identifies it within its kind and workspace.
-    pub(super) id: String,
+    pub(in crate::commands) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) conversation: Option<InstanceKey>,
+    pub(in crate::commands) conversation: Option<InstanceKey>,
     /// The agent, connection or program that asks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) from: Option<String>,
+    pub(in crate::commands) from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Timestamp>,
+    pub(in crate::commands) since: Option<Timestamp>,
     /// Time at which the default applies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) until: Option<Timestamp>,
+    pub(in crate::commands) until: Option<Timestamp>,
     /// The decision, on one line.
-    pub(super) subject: String,
+    pub(in crate::commands) subject: String,
     /// The result without a decision.
-    pub(super) default: &'static str,
+    pub(in crate::commands) default: &'static str,
     /// Commands that decide it.
-    pub(super) commands: Vec<String>,
+    pub(in crate::commands) commands: Vec<String>,
     #[serde(skip)]
-    pub(super) target: Target,
+    pub(in crate::commands) target: Target,
+}
+
+/// Identifies an item among all. Two conversations of a workspace can have an event of the same id.
+pub(in crate::commands) type ItemKey = (&'static str, WorkspaceId, Option<InstanceKey>, String);
+
+impl InboxItem {
+    pub(in crate::commands) fn key(&self) -> ItemKey {
+        let at = self.conversation.clone();
+        (self.kind, self.workspace_id.clone(), at, self.id.clone())
+    }
 }
 
 /// Names of the subject of an item, as the control API takes them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::commands) enum Target {
     Approval(ApprovalId),
     Question(QuestionId),
@@ -68,7 +78,7 @@ pub(in crate::commands) enum Target {
 }
 
 /// All items, and what could not be read.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::commands) struct Inbox {
     /// Longest wait first; those of unknown age are last.
     pub(in crate::commands) items: Vec<InboxItem>,

@@ -5,25 +5,22 @@ use std::io::{self, BufRead as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use goondan_protocol::approval::ApprovalScope;
-use goondan_protocol::control::ApprovalDetail;
-use goondan_protocol::ids::{InstanceKey, WorkspaceId};
-use goondan_protocol::question::QuestionForm;
+use goondan_protocol::ids::WorkspaceId;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::changes::{LiveChanges, Stale};
+use super::changes::LiveChanges;
+use super::current::CurrentInbox;
 use super::decisions::{self, Choice, EnteredText, Key};
 use super::details::{self, Subject};
-use super::items::{self, Inbox, InboxItem, Target};
+use super::entry::{Entry, EntryStep};
+use super::items::{InboxItem, ItemKey};
 use super::shown;
-use crate::client::CallError;
-use crate::commands::{call_arguments, question};
+use crate::commands::call_arguments;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{style, text};
+use crate::output::style;
 
 /// The end of the wait for a key.
 enum Pressed {
@@ -32,14 +29,6 @@ enum Pressed {
     Quit,
     /// No key: another person decided the item, or it is gone.
     DecidedElsewhere,
-}
-
-/// Identifies an item among all. Two conversations of a workspace can have an event of the same id.
-type ItemKey = (&'static str, WorkspaceId, Option<InstanceKey>, String);
-
-fn key_of(item: &InboxItem) -> ItemKey {
-    let at = item.conversation.clone();
-    (item.kind, item.workspace_id.clone(), at, item.id.clone())
 }
 
 /// Shows the items one by one until all were seen or the user quits. Items that arrive in the meantime follow, and
@@ -71,7 +60,7 @@ async fn review(
         }
         super::tell_of_failures(&current.inbox, context);
         let new = current.inbox.items.iter();
-        let mut new = new.filter(|item| !seen.contains(&key_of(item)));
+        let mut new = new.filter(|item| !seen.contains(&item.key()));
         let Some(item) = new.next().cloned() else {
             break;
         };
@@ -82,7 +71,7 @@ async fn review(
             Ok(details) => details,
             // Someone else decided it in the meantime.
             Err(failure) => {
-                seen.insert(key_of(item));
+                seen.insert(item.key());
                 live.mark_workspace(&item.workspace_id);
                 output.failure(&failure);
                 continue;
@@ -91,10 +80,16 @@ async fn review(
         drop(client);
         let count = format!("{total} to decide");
         output.data(format!("\n{}", output.out.paint(style::FAINT, &count)))?;
-        output.data(shown::item(item, Some(&details.text), None, context))?;
+        output.data(shown::item(
+            item,
+            Some(&details.text),
+            None,
+            output.out,
+            context,
+        ))?;
         let keys = decisions::keys(item, &details.subject);
         let waiting = WaitingItem {
-            key: key_of(item),
+            key: item.key(),
             seen: &seen,
             total,
             current: &mut current,
@@ -102,7 +97,7 @@ async fn review(
             context,
         };
         let pressed = waiting.press(keys, &mut keys_pressed).await?;
-        seen.insert(key_of(item));
+        seen.insert(item.key());
         match pressed {
             Pressed::DecidedElsewhere => {}
             Pressed::Quit => {
@@ -154,68 +149,6 @@ struct WaitingItem<'a, 'c> {
     current: &'a mut CurrentInbox<'c>,
     live: &'a LiveChanges,
     context: &'a Context,
-}
-
-/// The inbox as it was read last.
-struct CurrentInbox<'a> {
-    inbox: Inbox,
-    only: Option<&'a WorkspaceId>,
-    live: &'a LiveChanges,
-    context: &'a Context,
-}
-
-impl<'a> CurrentInbox<'a> {
-    async fn read(
-        only: Option<&'a WorkspaceId>,
-        live: &'a LiveChanges,
-        context: &'a Context,
-    ) -> Result<Self, Failure> {
-        let mut client = context.connect().await?;
-        Ok(Self {
-            inbox: items::read(&mut client, only, context).await?,
-            only,
-            live,
-            context,
-        })
-    }
-
-    /// Reads what has changed. With thousands of items, a complete read takes too long for a change to
-    /// be visible at once.
-    async fn refresh(&mut self) -> Result<(), Failure> {
-        let stale = match self.live.take_stale() {
-            Stale::Workspaces(ids) if ids.is_empty() => return Ok(()),
-            // A list that could not be read belongs to no known workspace.
-            Stale::Workspaces(_) if !self.inbox.failures.is_empty() => Stale::Everything,
-            stale => stale,
-        };
-        let refreshed = self.refresh_these(&stale).await;
-        if refreshed.is_err() {
-            self.live.mark(stale);
-        }
-        refreshed
-    }
-
-    async fn refresh_these(&mut self, stale: &Stale) -> Result<(), Failure> {
-        let mut client = self.context.connect().await?;
-        if let Stale::Workspaces(ids) = stale {
-            let mut is_complete = true;
-            let wanted = |id: &&WorkspaceId| self.only.is_none_or(|only| only == *id);
-            let ids: Vec<&WorkspaceId> = ids.iter().filter(wanted).collect();
-            for id in ids {
-                match items::read(&mut client, Some(id), self.context).await {
-                    Ok(read) if read.failures.is_empty() => self.inbox.replace(id, read.items),
-                    // The workspace may be closed.
-                    Ok(_) | Err(CallError::Refused(_)) => is_complete = false,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            if is_complete {
-                return Ok(());
-            }
-        }
-        self.inbox = items::read(&mut client, self.only, self.context).await?;
-        Ok(())
-    }
 }
 
 impl WaitingItem<'_, '_> {
@@ -296,9 +229,9 @@ impl WaitingItem<'_, '_> {
     async fn left(&mut self) -> Result<Option<usize>, Failure> {
         self.current.refresh().await?;
         let inbox = &self.current.inbox;
-        let is_there = inbox.items.iter().any(|item| key_of(item) == self.key);
+        let is_there = inbox.items.iter().any(|item| item.key() == self.key);
         let left = inbox.items.iter();
-        let left = left.filter(|item| !self.seen.contains(&key_of(item)));
+        let left = left.filter(|item| !self.seen.contains(&item.key()));
         // A list that could not be read may have it.
         let is_known = is_there || !inbox.failures.is_empty();
         Ok(is_known.then(|| left.count()))
@@ -362,7 +295,7 @@ fn read_key() -> io::Result<Option<char>> {
     }
 }
 
-/// Asks for the text or the fields of a decision; none if the user enters none where one is required.
+/// Asks for the parts that a decision needs; none if the user enters none where one is required.
 fn enter(
     item: &InboxItem,
     subject: &Subject,
@@ -370,130 +303,36 @@ fn enter(
     context: &Context,
 ) -> Result<Option<EnteredText>, Failure> {
     let output = context.output;
-    let mut entered = EnteredText::default();
-    match (&item.target, choice, subject) {
-        (Target::Question(_), Choice::Answer, Subject::Form(form)) => {
-            return fields(form, context);
+    if let (Choice::Edit, Subject::Call(detail)) = (choice, subject)
+        && let Some(editor) = call_arguments::editor()
+    {
+        let input = call_arguments::edit(&editor, detail, context)?;
+        if input.is_none() {
+            output.note("The arguments were not changed.");
         }
-        (_, Choice::Edit, Subject::Call(detail)) => {
-            let Some(input) = arguments(detail, context)? else {
-                output.note("The arguments were not changed.");
-                return Ok(None);
-            };
-            entered.input = Some(input);
-        }
-        (_, Choice::Always, Subject::Call(detail)) => {
-            entered.always = scope(detail, context)?;
-            if entered.always.is_none() {
-                return Ok(None);
-            }
-        }
-        (_, Choice::Answer | Choice::Rework, _) => {
-            output.prompt(match choice {
-                Choice::Rework => "Requested changes: ",
-                _ => "Answer: ",
-            });
-            entered.text = line()?;
-            if entered.text.is_empty() {
-                return Ok(None);
-            }
-        }
-        (Target::Approval(_) | Target::Proposal(_) | Target::Changeset(..), Choice::No, _) => {
-            output.prompt("Reason (optional): ");
-            entered.text = line()?;
-        }
-        (Target::UnknownCall(..), Choice::Yes, _) => {
-            output.prompt("Finding, for the audit log (optional): ");
-            entered.text = line()?;
-        }
-        _ => {}
+        return Ok(input.map(|input| EnteredText {
+            input: Some(input),
+            ..EnteredText::default()
+        }));
     }
-    Ok(Some(entered))
-}
-
-/// Asks for the fields of a form, until each fits. An empty line takes the default value, or leaves an optional field
-/// out.
-fn fields(form: &QuestionForm, context: &Context) -> Result<Option<EnteredText>, Failure> {
-    let output = context.output;
-    let mut entered = EnteredText::default();
-    for field in form.fields() {
-        let takes = question::takes(&field.takes);
-        let default = field.default.as_ref().map(question::value_of);
-        let hint = match (&default, field.required) {
-            (Some(default), _) => format!("{takes}; Enter: {default}"),
-            (None, true) => takes,
-            (None, false) => format!("{takes}; Enter: none"),
-        };
-        loop {
-            output.prompt(&format!("{} ({hint}): ", field.name));
-            let text = line()?;
-            match (text.is_empty(), &field.default, field.required) {
-                (true, Some(default), _) => {
-                    entered.fields.insert(field.name.clone(), default.clone());
-                }
-                (true, None, true) => return Ok(None),
-                (true, None, false) => {}
-                (false, ..) => match field.read(&text) {
-                    Ok(value) => {
-                        entered.fields.insert(field.name.clone(), value);
-                    }
-                    Err(problem) => {
-                        output.note(format!("`{}` {problem}", field.name));
-                        continue;
-                    }
-                },
-            }
-            break;
-        }
-    }
-    Ok(Some(entered))
-}
-
-/// Asks for changed arguments of a call: in the user's editor, or one after another.
-fn arguments(detail: &ApprovalDetail, context: &Context) -> Result<Option<Value>, Failure> {
-    if let Some(editor) = call_arguments::editor() {
-        return call_arguments::edit(&editor, detail, context);
-    }
-    let output = context.output;
-    let schema = detail.schema.as_ref();
-    let mut input = detail.input.clone();
+    let mut step = Entry::begin(item, subject, choice);
     loop {
-        output.prompt("Change (NAME=VALUE; Enter: done): ");
-        let text = line()?;
-        if text.is_empty() {
-            return Ok(Some(input).filter(|input| *input != detail.input));
+        let (entry, problem) = match step {
+            EntryStep::Done(entered) => return Ok(Some(entered)),
+            EntryStep::Canceled(reason) => {
+                if let Some(reason) = reason {
+                    output.note(reason);
+                }
+                return Ok(None);
+            }
+            EntryStep::Ask(entry, problem) => (entry, problem),
+        };
+        if let Some(note) = problem.or_else(|| entry.note()) {
+            output.note(note);
         }
-        let assignment = call_arguments::parse_assignment(&text);
-        let changed = assignment.and_then(|it| call_arguments::set(&input, schema, &it));
-        let checked = changed.and_then(|changed| {
-            call_arguments::check(&changed, schema)?;
-            Ok(changed)
-        });
-        match checked {
-            Ok(changed) => input = changed,
-            Err(problem) => output.note(problem),
-        }
+        output.prompt(&format!("{}: ", entry.prompt()));
+        step = entry.take(&line()?);
     }
-}
-
-/// Asks which later calls a standing approval covers. None if the user approves none.
-fn scope(detail: &ApprovalDetail, context: &Context) -> Result<Option<ApprovalScope>, Failure> {
-    let output = context.output;
-    let info = &detail.approval;
-    output.note(format!(
-        "From now on, {} of {} runs without asking if its arguments are exactly those above.",
-        text::one_line(&info.tool_name),
-        text::one_line(info.agent_name.as_str()),
-    ));
-    let key = text::one_line(info.instance_key.as_str());
-    output.prompt(&format!(
-        "c: in conversation {key}; w: in the whole workspace; Enter: cancel: "
-    ));
-    Ok(match line()?.to_lowercase().as_str() {
-        "c" => Some(ApprovalScope::Conversation),
-        "w" => Some(ApprovalScope::Workspace),
-        _ => None,
-    })
 }
 
 /// A line from the terminal, without surrounding spaces.

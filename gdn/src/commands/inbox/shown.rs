@@ -2,11 +2,11 @@
 
 use super::items::InboxItem;
 use crate::context::Context;
-use crate::output::style;
+use crate::output::style::{self, Palette};
 use crate::output::text;
 
 /// Words for the kinds of items.
-fn kind_words(kind: &str) -> &str {
+pub(in crate::commands) fn kind_words(kind: &str) -> &str {
     match kind {
         "unknownCall" => "call of unknown outcome",
         "parkedEvent" => "parked event",
@@ -16,15 +16,15 @@ fn kind_words(kind: &str) -> &str {
 }
 
 /// An item with what is decided about, cut to `lines_max` lines.
-pub(super) fn item(
+pub(in crate::commands) fn item(
     item: &InboxItem,
     details: Option<&str>,
     lines_max: Option<usize>,
+    palette: Palette,
     context: &Context,
 ) -> String {
-    let palette = context.output.out;
     let now = text::now();
-    let mut lines = vec![head(item, context)];
+    let mut lines = vec![head(item, palette)];
     let mut about = vec![text::one_line(item.workspace_id.as_str())];
     about.extend(
         item.conversation
@@ -75,17 +75,14 @@ pub(in crate::commands) fn line(item: &InboxItem, context: &Context) -> String {
         .map(|at| format!("  ({} ago)", text::age(at, now)));
     format!(
         "{}: {}{}",
-        head(item, context),
+        head(item, context.output.out),
         text::one_line(&item.subject),
         since.unwrap_or_default()
     )
 }
 
-fn head(item: &InboxItem, context: &Context) -> String {
-    let kind = context
-        .output
-        .out
-        .paint(style::TITLE, kind_words(item.kind));
+fn head(item: &InboxItem, palette: Palette) -> String {
+    let kind = palette.paint(style::TITLE, kind_words(item.kind));
     format!("{kind} {}", text::one_line(&item.id))
 }
 

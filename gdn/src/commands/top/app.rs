@@ -8,11 +8,14 @@ use goondan_protocol::time::Timestamp;
 
 use super::board::Board;
 use super::input::{
-    Act, FeedQuery, KeyPress, LogSource, PageSubject, PendingDecision, Size, TopEffect, TopInput,
+    Act, FeedQuery, ItemDecision, KeyPress, LogSource, PageSubject, Size, TopEffect, TopInput,
 };
 use super::reload::Reload;
 use super::rows::{self, Row};
-use super::view::View;
+use super::view::{Scope, View};
+use crate::commands::inbox::decisions::{self, Choice, EnteredText, Key};
+use crate::commands::inbox::details::Subject;
+use crate::commands::inbox::{Entry, EntryStep, Inbox, InboxItem};
 use crate::output::text;
 
 /// Minimum interval between queries of the project's state, in milliseconds.
@@ -33,6 +36,10 @@ pub(super) struct TextPage {
     pub(super) lines: Option<Vec<String>>,
     /// Scroll position, in lines from the end.
     pub(super) up: usize,
+    /// The subject of an item, for its decision; none until it has arrived.
+    subject: Option<Box<Subject>>,
+    /// True while a decision about the item is carried out.
+    is_deciding: bool,
 }
 
 impl TextPage {
@@ -42,6 +49,8 @@ impl TextPage {
             text: None,
             lines: None,
             up: 0,
+            subject: None,
+            is_deciding: false,
         }
     }
 
@@ -53,6 +62,31 @@ impl TextPage {
                 .collect()
         });
     }
+
+    fn item(&self) -> Option<&InboxItem> {
+        match &self.about {
+            PageSubject::Item(item) => Some(item),
+            PageSubject::Transcript(_) | PageSubject::Trace(_) => None,
+        }
+    }
+
+    /// Keys that decide the item, as in `gdn inbox`.
+    pub(super) fn keys(&self) -> &'static [Key] {
+        match (self.item(), &self.subject) {
+            (Some(item), Some(subject)) if !self.is_deciding => decisions::keys(item, subject),
+            _ => &[],
+        }
+    }
+}
+
+/// A decision whose text is being entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ItemEntry {
+    choice: Choice,
+    pub(super) entry: Entry,
+    pub(super) written: String,
+    /// Reason why the last line does not fit.
+    pub(super) problem: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +95,8 @@ pub(super) enum Mode {
     /// The filter is being edited.
     Filter,
     Confirm(Act),
-    /// An argument of a tool call is being edited, as `NAME=VALUE`.
-    Edit {
-        pending: Box<PendingDecision>,
-        written: String,
-        /// Reason why the last change does not fit.
-        problem: Option<String>,
-    },
+    /// The text of a decision about the open item is being entered.
+    Enter(Box<ItemEntry>),
     Help,
 }
 
@@ -88,6 +117,7 @@ struct RowSelection {
 /// State of `gdn top`, without the terminal.
 #[derive(Debug)]
 pub(super) struct App {
+    pub(super) scope: Scope,
     pub(super) board: Board,
     pub(super) view: View,
     pub(super) mode: Mode,
@@ -102,17 +132,18 @@ pub(super) struct App {
     rows: Vec<Row>,
     /// Inputs that the current rows were built from.
     rows_of: Option<(View, String, u64)>,
-    chosen: [RowSelection; View::ALL.len()],
+    chosen: [RowSelection; View::COUNT],
     /// Scroll position of each text view, in lines from the end.
-    up: [usize; View::ALL.len()],
+    up: [usize; View::COUNT],
     facts: Reload,
     usage: Reload,
     pages: Reload,
 }
 
 impl App {
-    pub(super) fn new(view: View, is_read_only: bool, size: Size) -> Self {
+    pub(super) fn new(scope: Scope, view: View, is_read_only: bool, size: Size) -> Self {
         Self {
+            scope,
             board: Board::default(),
             view,
             mode: Mode::Look,
@@ -126,7 +157,7 @@ impl App {
             rows: Vec::new(),
             rows_of: None,
             chosen: Default::default(),
-            up: [0; View::ALL.len()],
+            up: [0; View::COUNT],
             facts: Reload::every(FACTS_EVERY_MS),
             usage: Reload::every(USAGE_EVERY_MS),
             pages: Reload::every(PAGE_EVERY_MS),
@@ -144,7 +175,7 @@ impl App {
                 self.facts.due(now).then_some(FeedQuery::Facts),
                 self.usage.due(now).then_some(FeedQuery::Usage),
                 self.page.as_ref().and_then(|page| {
-                    let is_due = self.pages.due(now);
+                    let is_due = page.about.key().is_some() && self.pages.due(now);
                     is_due.then(|| FeedQuery::Page(page.about.clone(), self.size.columns))
                 }),
             ];
@@ -164,6 +195,11 @@ impl App {
                 }
             }
             TopInput::Told(change) => return self.changed(*change),
+            TopInput::Connected => {
+                self.link = ConnectionState::Up;
+                self.facts = Reload::every(FACTS_EVERY_MS);
+                self.facts.wanted();
+            }
             TopInput::Lost => self.link = ConnectionState::Lost,
             TopInput::Stopped => {
                 self.link = ConnectionState::Lost;
@@ -185,23 +221,37 @@ impl App {
                     page.fold(self.size.columns);
                 }
             }
+            TopInput::Inbox(inbox) => self.take_inbox(*inbox),
+            TopInput::Item(item, text, subject) => {
+                let room = self.size.body_rows();
+                let page = self.page.as_mut().filter(|page| page.item() == Some(&item));
+                if let Some(page) = page {
+                    page.text = Some(text);
+                    page.subject = Some(subject);
+                    page.fold(self.size.columns);
+                    let lines = page.lines.as_ref().map_or(0, Vec::len);
+                    page.up = lines.saturating_sub(room);
+                }
+            }
+            TopInput::Decided(item, result) => {
+                let page = self.page.as_mut().filter(|page| page.item() == Some(&item));
+                match (page, &result) {
+                    (Some(page), Err(_)) if !self.board.is_decided(&item) => {
+                        page.is_deciding = false;
+                    }
+                    (Some(_), _) => self.page = None,
+                    (None, _) => {}
+                }
+                self.notice = Some(result);
+            }
             TopInput::LogBegins => self.board.clear_logs(),
             TopInput::LogLine(line) => self.board.take_log_line(line),
-            TopInput::Approval(Some(pending)) if self.mode == Mode::Look => {
-                self.mode = Mode::Confirm(Act::Decide(pending));
-            }
-            // The user is doing something else by now.
-            TopInput::Approval(Some(_)) => {}
-            TopInput::Approval(None) => {
-                let none = "No tool call of this conversation waits for approval.";
-                self.notice = Some(Err(none.to_owned()));
-            }
             TopInput::Failed(wanted, why) => {
                 match wanted {
                     FeedQuery::Facts => self.facts.came(now),
                     FeedQuery::Usage => self.usage.came(now),
                     FeedQuery::Page(..) => self.pages.came(now),
-                    FeedQuery::Conversations | FeedQuery::Approval(..) | FeedQuery::Logs(_) => {}
+                    FeedQuery::Conversations | FeedQuery::Logs(_) => {}
                 }
                 self.notice = Some(Err(why));
             }
@@ -227,7 +277,7 @@ impl App {
             }
             WatchUpdate::Event(event) => {
                 self.facts.wanted();
-                let page = self.page.as_ref().map(|page| page.about.key());
+                let page = self.page.as_ref().and_then(|page| page.about.key());
                 if page.is_some() && event.instance_key() == page {
                     self.pages.wanted();
                 }
@@ -252,32 +302,7 @@ impl App {
                 self.write_filter(key);
                 Vec::new()
             }
-            Mode::Edit {
-                pending, written, ..
-            } => {
-                self.mode = edited(pending, written, key);
-                Vec::new()
-            }
-            Mode::Confirm(Act::Decide(pending))
-                if pending.is_approved
-                    && !pending.is_always
-                    && matches!(key, KeyPress::Char('e' | 'A')) =>
-            {
-                self.mode = match key {
-                    KeyPress::Char('e') => Mode::Edit {
-                        pending,
-                        written: String::new(),
-                        problem: None,
-                    },
-                    // A standing approval covers the arguments that the agent chose.
-                    _ if pending.changed.is_some() => Mode::Confirm(Act::Decide(pending)),
-                    _ => Mode::Confirm(Act::Decide(Box::new(PendingDecision {
-                        is_always: true,
-                        ..*pending
-                    }))),
-                };
-                Vec::new()
-            }
+            Mode::Enter(entry) => self.enter(*entry, key),
             Mode::Confirm(act) => {
                 self.mode = Mode::Look;
                 let is_meant = matches!(key, KeyPress::Char('y' | 'Y'));
@@ -293,6 +318,9 @@ impl App {
 
     fn look(&mut self, key: KeyPress, now: Timestamp) -> Vec<TopEffect> {
         self.notice = None;
+        if let Some(effects) = self.item_key(key) {
+            return effects;
+        }
         let screenful = self.size.body_rows();
         match key {
             KeyPress::Char('q') => return vec![TopEffect::Quit],
@@ -303,10 +331,13 @@ impl App {
             }
             KeyPress::Escape if self.page.is_some() => self.page = None,
             KeyPress::Escape => return self.back(),
-            KeyPress::NextView => self.go(self.view.moved(1)),
-            KeyPress::PreviousView => self.go(self.view.moved(View::ALL.len() - 1)),
+            KeyPress::NextView => self.go(self.scope.moved(self.view, 1)),
+            KeyPress::PreviousView => {
+                let before = self.scope.views().len() - 1;
+                self.go(self.scope.moved(self.view, before));
+            }
             KeyPress::Char(digit) if digit.is_ascii_digit() => {
-                if let Some(view) = View::of_key(digit) {
+                if let Some(view) = self.scope.view_of_key(digit) {
                     self.go(view);
                 }
             }
@@ -316,13 +347,17 @@ impl App {
             KeyPress::PageDown => self.step(|place| place.saturating_add(screenful)),
             KeyPress::Home | KeyPress::Char('g') => self.step(|_| 0),
             KeyPress::End | KeyPress::Char('G') => self.step(|_| usize::MAX),
+            KeyPress::Char('y' | 'n' | 'e' | 'a') | KeyPress::Enter
+                if self.page.is_none() && self.view == View::Inbox =>
+            {
+                return self.open_chosen_item();
+            }
             KeyPress::Enter => return self.open(PageSubject::Transcript, now),
             KeyPress::Char('t') => return self.open(PageSubject::Trace, now),
             KeyPress::Char('l') => return self.look_at_logs(),
             KeyPress::Char('c') => self.ask(Act::Cancel),
             KeyPress::Char('r') => self.ask(Act::Restart),
-            KeyPress::Char('a') => return self.look_up_approval(true),
-            KeyPress::Char('d') => return self.look_up_approval(false),
+            KeyPress::Char('a') => return self.open_item_of_conversation(),
             KeyPress::Char(_) | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
         Vec::new()
@@ -366,7 +401,7 @@ impl App {
             page.up = moved_up(page.up, last, place);
             return;
         }
-        let at = self.view.place();
+        let at = self.view.index();
         if !self.view.has_rows() {
             let last = match self.view {
                 View::Events => self.board.happened().len(),
@@ -429,21 +464,158 @@ impl App {
         }
     }
 
-    /// Requests the pending call of the selected conversation, which the user sees before the decision.
-    fn look_up_approval(&mut self, is_approved: bool) -> Vec<TopEffect> {
+    fn take_inbox(&mut self, inbox: Inbox) {
+        self.board.take_inbox(inbox);
+        let Some(page) = self.page.as_ref().filter(|page| !page.is_deciding) else {
+            return;
+        };
+        let Some(item) = page.item().filter(|item| self.board.is_decided(item)) else {
+            return;
+        };
+        self.notice = Some(Err(format!("{} no longer needs you.", item.id)));
+        self.page = None;
+        if matches!(self.mode, Mode::Enter(_)) {
+            self.mode = Mode::Look;
+        }
+    }
+
+    fn open_item(&mut self, item: InboxItem) -> Vec<TopEffect> {
+        let about = PageSubject::Item(Box::new(item));
+        self.page = Some(TextPage::new(about.clone()));
+        vec![TopEffect::Load(FeedQuery::Page(about, self.size.columns))]
+    }
+
+    fn open_chosen_item(&mut self) -> Vec<TopEffect> {
+        let row = self.chosen_place().and_then(|place| self.rows.get(place));
+        let item = row.and_then(|row| row.item.as_deref()).cloned();
+        item.map_or_else(Vec::new, |item| self.open_item(item))
+    }
+
+    /// Opens the oldest item of the selected conversation.
+    fn open_item_of_conversation(&mut self) -> Vec<TopEffect> {
+        let Some(key) = self.meant_key() else {
+            return Vec::new();
+        };
+        let mut items = self.board.inbox().into_iter().flat_map(|it| &it.items);
+        let item = items.find(|item| item.conversation.as_ref() == Some(&key));
+        match item.cloned() {
+            Some(item) => self.open_item(item),
+            None => {
+                self.notice = Some(Err(format!("Nothing of {key} needs a person.")));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Handles a key of the open item; none if the key has the same meaning on every page.
+    fn item_key(&mut self, key: KeyPress) -> Option<Vec<TopEffect>> {
+        let page = self.page.as_ref()?;
+        let item = page.item()?;
+        let KeyPress::Char(char) = key else {
+            return matches!(key, KeyPress::Enter).then(Vec::new);
+        };
+        let char = char.to_ascii_lowercase();
+        let Some((_, choice, _)) = page.keys().iter().find(|(it, ..)| *it == char) else {
+            return match char {
+                's' => Some(self.open_next_item()),
+                // Keys of other items.
+                'y' | 'n' | 'e' | 'a' => Some(Vec::new()),
+                _ => None,
+            };
+        };
         if self.is_read_only {
             self.notice = Some(Err("Changes are disabled by --read-only.".to_owned()));
+            return Some(Vec::new());
+        }
+        let subject = page.subject.as_deref()?;
+        let step = Entry::begin(item, subject, *choice);
+        Some(self.follow_entry(*choice, step))
+    }
+
+    /// Opens the item after the open one.
+    fn open_next_item(&mut self) -> Vec<TopEffect> {
+        let open = self.page.take();
+        let open = open.as_ref().and_then(TextPage::item);
+        if self.view != View::Inbox {
             return Vec::new();
         }
-        let wanted = self.meant_key();
-        let wanted = wanted.map(|key| FeedQuery::Approval(key, is_approved));
-        wanted.into_iter().map(TopEffect::Load).collect()
+        let is_open = |row: &Row| row.item.as_deref() == open;
+        let place = self.rows.iter().position(is_open);
+        let next = place.map_or(0, |place| place + 1);
+        if next >= self.rows.len() {
+            return Vec::new();
+        }
+        self.step(|_| next);
+        self.open_chosen_item()
+    }
+
+    /// Asks for the next line of a decision, or carries it out.
+    fn follow_entry(&mut self, choice: Choice, step: EntryStep) -> Vec<TopEffect> {
+        self.mode = Mode::Look;
+        match step {
+            EntryStep::Ask(entry, problem) => {
+                self.mode = Mode::Enter(Box::new(ItemEntry {
+                    choice,
+                    entry,
+                    written: String::new(),
+                    problem,
+                }));
+                Vec::new()
+            }
+            EntryStep::Done(entered) => self.decide(choice, entered),
+            EntryStep::Canceled(reason) => {
+                self.notice = reason.map(|reason| Err(reason.to_owned()));
+                Vec::new()
+            }
+        }
+    }
+
+    fn decide(&mut self, choice: Choice, entered: EnteredText) -> Vec<TopEffect> {
+        let Some(page) = &mut self.page else {
+            return Vec::new();
+        };
+        let (PageSubject::Item(item), Some(subject)) = (&page.about, &page.subject) else {
+            return Vec::new();
+        };
+        let decision = ItemDecision {
+            item: (**item).clone(),
+            subject: (**subject).clone(),
+            choice,
+            entered,
+        };
+        page.is_deciding = true;
+        vec![TopEffect::Act(Act::Decide(Box::new(decision)))]
+    }
+
+    /// Handles a key while the text of a decision is being entered.
+    fn enter(&mut self, mut at: ItemEntry, key: KeyPress) -> Vec<TopEffect> {
+        match key {
+            KeyPress::Char(char) if at.written.len() < MAX_APPROVAL_INPUT_BYTES => {
+                at.written.push(char);
+            }
+            KeyPress::Backspace => {
+                at.written.pop();
+            }
+            KeyPress::Escape => {
+                self.mode = Mode::Look;
+                return Vec::new();
+            }
+            KeyPress::Enter => {
+                let step = at.entry.take(at.written.trim());
+                return self.follow_entry(at.choice, step);
+            }
+            _ => {}
+        }
+        self.mode = Mode::Enter(Box::new(at));
+        Vec::new()
     }
 
     /// Conversation that a key applies to: that of the page, or of the selected row.
     fn meant_key(&self) -> Option<InstanceKey> {
         if let Some(page) = &self.page {
-            return Some(page.about.key().clone());
+            let of_item = page.item().filter(|_| self.scope == Scope::Project);
+            let of_item = of_item.and_then(|item| item.conversation.as_ref());
+            return page.about.key().or(of_item).cloned();
         }
         let row = self.rows.get(self.chosen_place()?)?;
         row.key.clone()
@@ -452,7 +624,7 @@ impl App {
     /// Index of the selected row.
     pub(super) fn chosen_place(&self) -> Option<usize> {
         let last = self.rows.len().checked_sub(1)?;
-        let chosen = self.chosen.get(self.view.place())?;
+        let chosen = self.chosen.get(self.view.index())?;
         Some(chosen.place.min(last))
     }
 
@@ -462,7 +634,7 @@ impl App {
 
     /// Scroll position of the current text view, in lines from the end.
     pub(super) fn up(&self) -> usize {
-        self.up.get(self.view.place()).copied().unwrap_or_default()
+        self.up.get(self.view.index()).copied().unwrap_or_default()
     }
 
     /// Filter text in lowercase.
@@ -477,8 +649,8 @@ impl App {
             return;
         }
         self.rows_of = Some(of);
-        self.rows = rows::of(&self.board, self.view, &self.wanted());
-        let Some(chosen) = self.chosen.get_mut(self.view.place()) else {
+        self.rows = rows::of(&self.board, self.scope, self.view, &self.wanted());
+        let Some(chosen) = self.chosen.get_mut(self.view.index()) else {
             return;
         };
         if let Some(id) = &chosen.id
@@ -486,29 +658,6 @@ impl App {
         {
             chosen.place = place;
         }
-    }
-}
-
-/// Handles a key while an argument is being edited.
-fn edited(pending: Box<PendingDecision>, mut written: String, key: KeyPress) -> Mode {
-    let mut problem = None;
-    match key {
-        KeyPress::Char(char) if written.len() < MAX_APPROVAL_INPUT_BYTES => written.push(char),
-        KeyPress::Backspace => {
-            written.pop();
-        }
-        KeyPress::Escape => return Mode::Confirm(Act::Decide(pending)),
-        KeyPress::Enter if written.is_empty() => return Mode::Confirm(Act::Decide(pending)),
-        KeyPress::Enter => match pending.set(&written) {
-            Ok(changed) => return Mode::Confirm(Act::Decide(Box::new(changed))),
-            Err(why) => problem = Some(why),
-        },
-        _ => {}
-    }
-    Mode::Edit {
-        pending,
-        written,
-        problem,
     }
 }
 

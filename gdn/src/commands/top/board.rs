@@ -11,6 +11,7 @@ use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::time::Timestamp;
 
+use crate::commands::inbox::{Inbox, InboxItem};
 use crate::commands::lifecycle_text;
 use crate::output::text;
 
@@ -24,8 +25,16 @@ pub(super) const CONVERSATIONS_MAX: usize = 20_000;
 /// Project state, as returned by queries.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Facts {
-    pub(super) workspace: WorkspaceInfo,
+    /// The project, or all workspaces.
+    pub(super) workspaces: Vec<WorkspaceInfo>,
     pub(super) processes: Vec<ProcessInfo>,
+}
+
+impl Facts {
+    /// The first or only workspace.
+    pub(super) fn workspace(&self) -> Option<&WorkspaceInfo> {
+        self.workspaces.first()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +56,7 @@ pub(super) struct BoardEvent {
 #[derive(Debug, Default)]
 pub(super) struct Board {
     facts: Option<Facts>,
+    inbox: Option<Inbox>,
     /// Index of each conversation's process in the list of processes.
     places: HashMap<InstanceKey, usize>,
     conversations: HashMap<InstanceKey, Conversation>,
@@ -68,6 +78,23 @@ impl Board {
 
     pub(super) fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()
+    }
+
+    /// Everything that needs a person; none until it was read.
+    pub(super) fn inbox(&self) -> Option<&Inbox> {
+        self.inbox.as_ref()
+    }
+
+    /// True if an item no longer needs a person. A list that could not be read may have it.
+    pub(super) fn is_decided(&self, item: &InboxItem) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| {
+            inbox.failures.is_empty() && inbox.items.iter().all(|it| it.key() != item.key())
+        })
+    }
+
+    pub(super) fn take_inbox(&mut self, inbox: Inbox) {
+        self.version += 1;
+        self.inbox = Some(inbox);
     }
 
     pub(super) fn usage(&self) -> Option<&UsageReport> {
@@ -182,7 +209,7 @@ impl Board {
             WatchUpdate::Snapshot(snapshot) => {
                 self.turns.clear();
                 self.take_facts(Facts {
-                    workspace: snapshot.workspace,
+                    workspaces: vec![snapshot.workspace],
                     processes: snapshot.processes,
                 });
             }

@@ -11,27 +11,34 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Tabs};
 
-use super::app::{App, ConnectionState, Mode};
-use super::input::{Act, PendingDecision, Size};
-use super::view::View;
+use super::app::{App, ConnectionState, ItemEntry, Mode, TextPage};
+use super::input::{PageSubject, Size};
+use super::view::{Scope, View};
 use crate::context::Context;
 use crate::output::style;
 use crate::output::text;
+
+/// Width of the titles of all views, in columns.
+const TABS_COLUMNS: u16 = 78;
 
 /// Width of the help, in columns.
 const HELP_COLUMNS: u16 = 64;
 
 /// Key bindings, as shown in the help.
-const KEYS: [(&str, &str); 13] = [
-    ("1 … 6, Tab, ← →", "change the view"),
+const KEYS: [(&str, &str); 14] = [
+    ("1 … 7, Tab, ← →", "change the view"),
     ("↑ ↓, j k, PgUp PgDn", "select a row, or scroll"),
     ("Home End, g G", "go to the start or the end"),
-    ("Enter", "open the conversation"),
+    ("Enter", "open the conversation, or the item of the inbox"),
     ("t", "show the timing of its latest turn"),
     ("l", "show the log of the conversation"),
     ("c", "cancel its turn, after confirmation"),
     ("r", "restart its process, after confirmation"),
-    ("a d", "approve or deny its pending tool call"),
+    ("a", "open its oldest item of the inbox, to decide it"),
+    (
+        "y n e a, s",
+        "decide an open item as in `gdn inbox`; skip it",
+    ),
     ("/", "filter by a text"),
     ("Esc", "go back; remove the filter"),
     ("?", "show this help"),
@@ -102,12 +109,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: RenderContext<'_>) {
         (None, View::Events) => texts::events(frame, body, app, ink),
         (None, View::Budgets) => texts::budgets(frame, body, app, ink),
         (None, View::Logs) => texts::logs(frame, body, app, ink),
+        (None, View::Inbox) => tables::inbox(frame, body, app, ink),
     }
     match &app.mode {
         Mode::Help => help(frame, body, ink),
-        Mode::Confirm(Act::Decide(pending)) | Mode::Edit { pending, .. } => {
-            pending_call(frame, body, pending, ink);
-        }
+        Mode::Enter(entry) => entering(frame, body, entry, ink),
         Mode::Look | Mode::Filter | Mode::Confirm(_) => {}
     }
     frame.render_widget(foot_of(app, ink), foot);
@@ -118,10 +124,12 @@ fn head_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Line<'static> {
     let clock = text::clock(ink.now);
     let clock = clock.split_once(' ').map_or("", |(_, time)| time);
     let facts = app.board.facts();
-    let name = facts.map(|facts| {
-        let workspace = &facts.workspace;
-        let root = || workspace.project_root.display().to_string();
-        workspace.package.clone().unwrap_or_else(root)
+    let name = facts.and_then(|facts| match app.scope {
+        Scope::All => Some(text::count(facts.workspaces.len(), "workspace")),
+        Scope::Project => facts.workspace().map(|workspace| {
+            let root = || workspace.project_root.display().to_string();
+            workspace.package.clone().unwrap_or_else(root)
+        }),
     });
     let name = name.unwrap_or_else(|| "goondan".to_owned());
     let mut spans = vec![ink.span(style::TITLE, text::one_line(&name))];
@@ -129,17 +137,34 @@ fn head_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Line<'static> {
         ConnectionState::Up => {}
         ConnectionState::Connecting => spans.push(ink.span(style::WARN, "   connecting …")),
         ConnectionState::Lost => {
-            spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting"));
+            let lost = match app.scope {
+                Scope::Project => "   no daemon runs the project; waiting",
+                Scope::All => "   no daemon runs; waiting",
+            };
+            spans.push(ink.span(style::BAD, lost));
         }
     }
     if let Some(facts) = facts {
-        let workspace = &facts.workspace;
-        let counts = [
+        let workspaces = facts.workspaces.iter();
+        let agents = workspaces
+            .clone()
+            .map(|it| it.running_agents)
+            .sum::<usize>();
+        let waiting = workspaces.map(|it| it.pending_events).sum::<usize>();
+        let mut counts = vec![
             text::count(app.board.working().count(), "turn"),
-            text::count(workspace.running_agents, "agent"),
-            format!("{} waiting", workspace.pending_events),
-            text::count(app.board.conversations_total(), "conversation"),
+            text::count(agents, "agent"),
+            format!("{waiting} waiting"),
         ];
+        if app.scope == Scope::Project {
+            let total = app.board.conversations_total();
+            counts.push(text::count(total, "conversation"));
+        }
+        match app.board.inbox().map_or(0, |inbox| inbox.items.len()) {
+            0 => {}
+            1 => counts.push("1 needs you".to_owned()),
+            more => counts.push(format!("{more} need you")),
+        }
         spans.push(ink.span(style::PLAIN, format!("   {}", counts.join(" · "))));
     }
     if let Some(usage) = app.board.usage().filter(|usage| usage.total.replies > 0) {
@@ -157,19 +182,21 @@ fn head_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Line<'static> {
 }
 
 fn tabs_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Tabs<'static> {
-    let is_narrow = usize::from(area.width) < 72;
+    let is_narrow = app.scope == Scope::Project && area.width < TABS_COLUMNS;
     let title = |view: &View| {
-        let key = view.place() + 1;
+        let key = app.scope.place(*view) + 1;
         match is_narrow && *view != app.view {
             true => format!("{key}"),
             false => format!("{key} {}", view.title()),
         }
     };
-    Tabs::new(View::ALL.iter().map(title).collect::<Vec<_>>())
-        .select(app.view.place())
+    let views = app.scope.views().iter();
+    Tabs::new(views.map(title).collect::<Vec<_>>())
+        .select(app.scope.place(app.view))
+        .padding("", "")
         .style(ink.style(style::FAINT))
         .highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .divider(" ")
+        .divider("  ")
 }
 
 fn foot_of(app: &App, ink: RenderContext<'_>) -> Line<'static> {
@@ -182,24 +209,12 @@ fn foot_of(app: &App, ink: RenderContext<'_>) -> Line<'static> {
             ]);
         }
         Mode::Confirm(act) => {
-            let question = format!("{} {}", text::one_line(&act.question()), act.answers());
+            let question = format!("{} y/N", text::one_line(&act.question()));
             return Line::from(ink.span(style::marked(style::WARN), question));
         }
-        Mode::Edit {
-            written, problem, ..
-        } => {
-            let hint = match problem {
-                Some(problem) => ink.span(style::BAD, format!("  {}", text::one_line(problem))),
-                None => ink.span(
-                    style::FAINT,
-                    "  NAME=VALUE, Enter sets it, Esc goes back".to_owned(),
-                ),
-            };
-            let written = text::one_line(written);
-            return Line::from(vec![
-                ink.span(style::TITLE, format!("Change {written}▏")),
-                hint,
-            ]);
+        Mode::Enter(_) => {
+            let hint = "Enter continues, Esc cancels";
+            return Line::from(ink.span(style::FAINT, hint));
         }
         Mode::Look | Mode::Help => {}
     }
@@ -208,16 +223,35 @@ fn foot_of(app: &App, ink: RenderContext<'_>) -> Line<'static> {
         Some(Err(why)) => return Line::from(ink.span(style::BAD, text::one_line(why))),
         None => {}
     }
+    let mut spans = Vec::new();
+    let item = app.page.as_ref().filter(|page| is_item(page));
+    if let Some(page) = item.filter(|_| !app.is_read_only) {
+        let offered = page.keys().iter();
+        let offered: Vec<String> = offered
+            .map(|(key, _, name)| format!("{key} {name}"))
+            .collect();
+        spans.push(ink.span(style::TITLE, offered.join("  ")));
+        let rest = match offered.is_empty() {
+            true => "s skip  Esc back  q quit",
+            false => "  s skip  Esc back  q quit",
+        };
+        spans.push(ink.span(style::FAINT, rest));
+        return Line::from(spans);
+    }
     let mut keys = vec!["q quit", "? keys", "/ find"];
-    match (&app.page, app.view.has_rows()) {
+    let is_inbox = app.view == View::Inbox;
+    let has_conversations = app.view.has_rows() && app.scope == Scope::Project;
+    match (&app.page, is_inbox) {
+        (Some(_), _) if item.is_some() => keys.push("Esc back"),
         (Some(_), _) => keys.extend(["Esc back", "t trace", "l log"]),
-        (None, true) => keys.extend(["Enter read", "t trace", "l log"]),
+        (None, true) => keys.push("Enter show, then decide"),
+        (None, false) if has_conversations => keys.extend(["Enter read", "t trace", "l log"]),
         (None, false) => {}
     }
-    if (app.page.is_some() || app.view.has_rows()) && !app.is_read_only {
+    let is_of_conversation = has_conversations && !is_inbox || app.page.is_some();
+    if is_of_conversation && !app.is_read_only {
         keys.extend(["c cancel", "r restart"]);
     }
-    let mut spans = Vec::new();
     if !app.filter.is_empty() {
         let filter = format!("only with “{}”  ", text::one_line(&app.filter));
         spans.push(ink.span(style::WARN, filter));
@@ -250,40 +284,38 @@ fn help(frame: &mut Frame<'_>, body: Rect, ink: RenderContext<'_>) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// Shows the whole call that is decided about. Lines wrap; those that do not fit are counted.
-fn pending_call(
-    frame: &mut Frame<'_>,
-    body: Rect,
-    pending: &PendingDecision,
-    ink: RenderContext<'_>,
-) {
+fn is_item(page: &TextPage) -> bool {
+    matches!(page.about, PageSubject::Item(_))
+}
+
+/// Shows the prompt of a decision below what is decided about. Lines wrap; the last ones are shown.
+fn entering(frame: &mut Frame<'_>, body: Rect, at: &ItemEntry, ink: RenderContext<'_>) {
     let room = usize::from(body.width.saturating_sub(2)).max(1);
-    let rows = usize::from(body.height.saturating_sub(2)).max(1);
-    let call = pending.call();
-    let mut lines: Vec<String> = call
-        .lines()
-        .flat_map(|line| text::folded(line, room))
+    let problem = at.problem.as_deref().map(text::one_line);
+    let problem = problem.map(|it| (style::BAD, it));
+    let note = at.entry.note().map(|it| (style::WARN, it));
+    let written = text::one_line(&at.written);
+    let prompt = (style::TITLE, format!("{}: {written}▏", at.entry.prompt()));
+    let parts = note.into_iter().chain(problem).chain([prompt]);
+    let lines: Vec<Line<'_>> = parts
+        .flat_map(|(look, said)| {
+            let folded = text::folded(&said, room).into_iter();
+            folded.map(move |line| Line::from(ink.span(look, line)))
+        })
         .collect();
-    if lines.len() > rows {
-        let shown = rows.saturating_sub(1);
-        let more = text::count(lines.len() - shown, "more line");
-        lines.truncate(shown);
-        lines.push(format!(
-            "… {more}: `gdn inbox show {}`",
-            pending.approval_id
-        ));
-    }
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    let rows = usize::from(body.height.saturating_sub(2));
+    let shown = lines.len().min(rows);
+    let lines: Vec<Line<'_>> = lines.into_iter().rev().take(shown).rev().collect();
+    let height = u16::try_from(shown).unwrap_or(u16::MAX).saturating_add(2);
+    let height = height.min(body.height);
     let area = Rect {
-        height: height.saturating_add(2).min(body.height),
+        y: body.y + body.height - height,
+        height,
         ..body
     };
-    let lines = lines
-        .into_iter()
-        .map(|line| Line::from(ink.span(style::PLAIN, line)));
-    let block = ratatui::widgets::Block::bordered().title(" Waits for approval ");
+    let block = ratatui::widgets::Block::bordered();
     frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
 /// Renders the screen as text, without colors and trailing spaces.

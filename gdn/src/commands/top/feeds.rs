@@ -1,17 +1,20 @@
 //! Data feeds of `gdn top`, each with its own connection.
 
-use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
+use std::time::Instant;
+
 use goondan_protocol::control::{
-    self, CancelEvent, DecideApproval, FollowLogs, InstanceOrder, InstanceTurns, ListApprovals,
-    ListInstances, ListProcesses, ListWorkspaces, ReadUsage, ShowApproval, UsageGrouping,
+    self, CancelEvent, FollowLogs, InstanceOrder, InstanceTurns, ListInstances, ListProcesses,
+    ListWorkspaces, ReadUsage, UsageGrouping, WatchUpdate, WatchWorkspace,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
-use super::input::{Act, FeedQuery, LogSource, PageSubject, PendingDecision, TopInput};
+use super::input::{Act, FeedQuery, LogSource, PageSubject, TopInput};
+use super::view::Scope;
 use crate::client::{CallError, Client, Notice, RequestTimeout};
 use crate::commands::follow::{self, WorkspaceNotification};
+use crate::commands::inbox::{self, CurrentInbox, InboxItem, LiveChanges};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -40,6 +43,69 @@ pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
         send(inputs, input);
     };
     follow::follow(context, take).await;
+}
+
+/// Watches all workspaces across daemon restarts.
+pub(super) async fn watch_all(context: &Context, inputs: &Inputs) {
+    loop {
+        if let Ok(mut client) = context.connect().await {
+            send(inputs, TopInput::Connected);
+            let mut take = |notice| {
+                let Notice::Change(change) = notice else {
+                    return;
+                };
+                send(
+                    inputs,
+                    match change.told {
+                        WatchUpdate::Snapshot(_) => TopInput::Connected,
+                        WatchUpdate::Event(_) => TopInput::Told(change),
+                    },
+                );
+            };
+            let all = WatchWorkspace::default();
+            drop(client.watch(all, RequestTimeout::Endless, &mut take).await);
+        }
+        send(inputs, TopInput::Lost);
+        follow::rest().await;
+    }
+}
+
+/// Reads the inbox, and again after each change.
+pub(super) async fn follow_inbox(
+    context: &Context,
+    scope: Scope,
+    live: &LiveChanges,
+    inputs: &Inputs,
+) {
+    let watched = live.follow(context);
+    let read = async {
+        loop {
+            // The feed that watches the project reports a missing daemon.
+            drop(read_inbox(context, scope, live, inputs).await);
+            follow::rest().await;
+        }
+    };
+    tokio::join!(watched, read);
+}
+
+async fn read_inbox(
+    context: &Context,
+    scope: Scope,
+    live: &LiveChanges,
+    inputs: &Inputs,
+) -> Result<(), Failure> {
+    let (client, only) = context.open_scope(scope == Scope::All).await?;
+    drop(client);
+    let mut begun = Instant::now();
+    let mut current = CurrentInbox::read(only.as_ref(), live, context).await?;
+    loop {
+        send(inputs, TopInput::Inbox(Box::new(current.inbox.clone())));
+        // Most of the time is left to the daemon.
+        tokio::time::sleep(begun.elapsed() * 3).await;
+        live.changed.notified().await;
+        begun = Instant::now();
+        current.refresh().await?;
+    }
 }
 
 /// Follows the currently requested log across daemon restarts.
@@ -96,29 +162,30 @@ pub(super) enum FeedRequest {
 
 /// Handles requests one after another.
 pub(super) async fn answer(
-    context: &Context,
+    (context, scope): (&Context, Scope),
+    live: &LiveChanges,
     mut requests: mpsc::UnboundedReceiver<FeedRequest>,
     inputs: &Inputs,
 ) {
-    let mut connection: Option<(Client, WorkspaceId)> = None;
+    let mut connection: Option<(Client, Option<WorkspaceId>)> = None;
     while let Some(request) = requests.recv().await {
         let open = match connection.take() {
             Some(open) => Ok(open),
-            None => context
-                .open()
-                .await
-                .map(|(client, workspace)| (client, workspace.workspace_id)),
+            None => context.open_scope(scope == Scope::All).await,
         };
-        let mut asker = match open {
-            Ok((client, workspace_id)) => FeedClient {
-                client,
-                workspace_id,
-                inputs,
-            },
+        let (client, workspace_id) = match open {
+            Ok(open) => open,
             Err(failure) => {
                 fail(inputs, request, &failure);
                 continue;
             }
+        };
+        let mut asker = FeedClient {
+            context,
+            live,
+            client,
+            workspace_id,
+            inputs,
         };
         let ended = match &request {
             FeedRequest::Load(wanted) => asker.load(wanted).await,
@@ -126,13 +193,8 @@ pub(super) async fn answer(
         };
         match ended {
             Ok(()) => connection = Some((asker.client, asker.workspace_id)),
-            Err(error) => {
-                let is_refused = matches!(error, CallError::Refused(_));
-                if is_refused {
-                    connection = Some((asker.client, asker.workspace_id));
-                }
-                fail(inputs, request, &error.into());
-            }
+            // The connection may be lost.
+            Err(failure) => fail(inputs, request, &failure),
         }
     }
 }
@@ -143,79 +205,71 @@ fn fail(inputs: &Inputs, request: FeedRequest, failure: &Failure) {
         inputs,
         match request {
             FeedRequest::Load(wanted) => TopInput::Failed(wanted, why),
+            FeedRequest::Act(Act::Decide(decision)) => {
+                TopInput::Decided(Box::new(decision.item), Err(why))
+            }
             FeedRequest::Act(_) => TopInput::Acted(Err(why)),
         },
     );
 }
 
 struct FeedClient<'a> {
+    context: &'a Context,
+    live: &'a LiveChanges,
     client: Client,
-    workspace_id: WorkspaceId,
+    /// The project; none if all workspaces are shown.
+    workspace_id: Option<WorkspaceId>,
     inputs: &'a Inputs,
 }
 
 impl FeedClient<'_> {
-    async fn load(&mut self, wanted: &FeedQuery) -> Result<(), CallError> {
-        match wanted {
-            FeedQuery::Facts => {
-                if let Some(facts) = facts(&mut self.client, &self.workspace_id).await? {
+    async fn load(&mut self, wanted: &FeedQuery) -> Result<(), Failure> {
+        match (wanted, self.workspace_id.clone()) {
+            (FeedQuery::Facts, only) => {
+                if let Some(facts) = facts(&mut self.client, only.as_ref()).await? {
                     send(self.inputs, TopInput::Facts(Box::new(facts)));
                 }
             }
-            FeedQuery::Conversations => self.conversations().await?,
-            FeedQuery::Usage => {
-                let usage = self.client.query(usage_of(&self.workspace_id)).await?;
+            (FeedQuery::Page(PageSubject::Item(item), columns), _) => {
+                self.item(item, *columns).await?;
+            }
+            (FeedQuery::Conversations, Some(id)) => self.conversations(&id).await?,
+            (FeedQuery::Usage, Some(id)) => {
+                let usage = self.client.query(usage_of(&id)).await?;
                 send(self.inputs, TopInput::Usage(Box::new(usage)));
             }
-            FeedQuery::Approval(key, is_approved) => {
-                let pending = self.pending(key, *is_approved).await?;
-                send(self.inputs, TopInput::Approval(pending.map(Box::new)));
-            }
-            FeedQuery::Page(about, columns) => {
+            (FeedQuery::Page(about, columns), Some(id)) => {
                 let text = match about {
-                    PageSubject::Transcript(key) => self.transcript(key).await?,
-                    PageSubject::Trace(key) => self.trace(key, *columns).await?,
+                    PageSubject::Transcript(key) => self.transcript(&id, key).await?,
+                    PageSubject::Trace(key) => self.trace(&id, key, *columns).await?,
+                    PageSubject::Item(_) => return Ok(()),
                 };
                 send(self.inputs, TopInput::Page(about.clone(), text));
             }
-            // Handled by the log feed.
-            FeedQuery::Logs(_) => {}
+            // Handled by the log feed, or not shown.
+            (FeedQuery::Logs(_), _)
+            | (FeedQuery::Conversations | FeedQuery::Usage | FeedQuery::Page(..), None) => {}
         }
         Ok(())
     }
 
-    /// Oldest tool call of a conversation that waits for approval, with all its arguments.
-    async fn pending(
-        &mut self,
-        key: &InstanceKey,
-        is_approved: bool,
-    ) -> Result<Option<PendingDecision>, CallError> {
-        let list = ListApprovals {
-            workspace_id: Some(self.workspace_id.clone()),
-            instance_key: Some(key.clone()),
-            after: None,
-            limit: Some(1),
+    /// Reads what is decided about. An item that cannot be read is shown with the reason.
+    async fn item(&mut self, item: &InboxItem, columns: u16) -> Result<(), Failure> {
+        let palette = Palette::new(false);
+        let canvas = Canvas {
+            palette,
+            columns: Some(columns.into()),
         };
-        let Some(info) = self.client.query(list).await?.approvals.pop() else {
-            return Ok(None);
-        };
-        let show = ShowApproval {
-            workspace_id: self.workspace_id.clone(),
-            approval_id: info.approval_id.clone(),
-        };
-        let detail = self.client.query(show).await?;
-        Ok(Some(PendingDecision {
-            approval_id: info.approval_id,
-            key: key.clone(),
-            is_approved,
-            is_always: false,
-            changed: None,
-            detail,
-        }))
+        let read = inbox::details::read(&mut self.client, item, canvas, self.context).await?;
+        let text = inbox::shown::item(item, Some(&read.text), None, palette, self.context);
+        let subject = Box::new(read.subject);
+        let input = TopInput::Item(Box::new(item.clone()), text, subject);
+        send(self.inputs, input);
+        Ok(())
     }
 
-    async fn conversations(&mut self) -> Result<(), CallError> {
-        let mut list = conversations_of(&self.workspace_id);
+    async fn conversations(&mut self, id: &WorkspaceId) -> Result<(), CallError> {
+        let mut list = conversations_of(id);
         let mut listed = 0;
         loop {
             let page = self.client.query(list.clone()).await?;
@@ -228,19 +282,26 @@ impl FeedClient<'_> {
         }
     }
 
-    async fn transcript(&mut self, key: &InstanceKey) -> Result<String, CallError> {
-        let (client, workspace_id) = (&mut self.client, &self.workspace_id);
-        let read = transcript::read(client, workspace_id, key, Some(MESSAGES_SHOWN)).await?;
+    async fn transcript(
+        &mut self,
+        id: &WorkspaceId,
+        key: &InstanceKey,
+    ) -> Result<String, CallError> {
+        let read = transcript::read(&mut self.client, id, key, Some(MESSAGES_SHOWN)).await?;
         let shown = read.render(Palette::new(false));
         Ok(text::printable(&shown))
     }
 
-    async fn trace(&mut self, key: &InstanceKey, columns: u16) -> Result<String, CallError> {
-        let Some(trace_id) = self.latest_trace(key).await? else {
+    async fn trace(
+        &mut self,
+        id: &WorkspaceId,
+        key: &InstanceKey,
+        columns: u16,
+    ) -> Result<String, CallError> {
+        let Some(trace_id) = self.latest_trace(id, key).await? else {
             return Ok("no turn yet".to_owned());
         };
-        let workspace_id = self.workspace_id.clone();
-        let trace = self.client.trace(workspace_id, Some(trace_id)).await?;
+        let trace = self.client.trace(id.clone(), Some(trace_id)).await?;
         let canvas = Canvas {
             palette: Palette::new(false),
             columns: Some(columns.into()),
@@ -249,11 +310,15 @@ impl FeedClient<'_> {
     }
 
     /// Trace of the conversation's latest turn.
-    async fn latest_trace(&mut self, key: &InstanceKey) -> Result<Option<String>, CallError> {
+    async fn latest_trace(
+        &mut self,
+        id: &WorkspaceId,
+        key: &InstanceKey,
+    ) -> Result<Option<String>, CallError> {
         let mut before = InstanceTurns::END;
         loop {
             let turns = InstanceTurns {
-                workspace_id: self.workspace_id.clone(),
+                workspace_id: id.clone(),
                 instance_key: key.clone(),
                 offset: 0,
                 before: Some(before),
@@ -267,10 +332,27 @@ impl FeedClient<'_> {
         }
     }
 
-    async fn act(&mut self, act: &Act) -> Result<(), CallError> {
-        let workspace_id = self.workspace_id.clone();
-        let done = match act {
-            Act::Cancel(key) => {
+    async fn act(&mut self, act: &Act) -> Result<(), Failure> {
+        let done = match (act, self.workspace_id.clone()) {
+            (Act::Decide(decision), _) => {
+                let item = &decision.item;
+                let decided = inbox::decisions::decide(
+                    &mut self.client,
+                    item,
+                    &decision.subject,
+                    decision.choice,
+                    decision.entered.clone(),
+                    self.context,
+                )
+                .await;
+                // Also after a failure, because another person may have decided it.
+                self.live.mark_workspace(&item.workspace_id);
+                self.live.changed.notify_one();
+                let result = TopInput::Decided(Box::new(item.clone()), Ok(decided?));
+                send(self.inputs, result);
+                return Ok(());
+            }
+            (Act::Cancel(key), Some(workspace_id)) => {
                 let cancel = CancelEvent {
                     workspace_id,
                     instance_key: key.clone(),
@@ -279,7 +361,7 @@ impl FeedClient<'_> {
                 self.client.change(cancel).await?;
                 format!("Canceled the turn of {key}.")
             }
-            Act::Restart(key) => {
+            (Act::Restart(key), Some(workspace_id)) => {
                 let restart = control::Restart {
                     workspace_id,
                     agent: None,
@@ -292,54 +374,32 @@ impl FeedClient<'_> {
                     _ => format!("Restarting the process of {key}, after its turn in progress."),
                 }
             }
-            Act::Decide(pending) => {
-                let decision = match pending.is_approved {
-                    true => ApprovalDecision::Approved,
-                    false => ApprovalDecision::Denied,
-                };
-                let decide = DecideApproval {
-                    workspace_id,
-                    approval_id: pending.approval_id.clone(),
-                    decision,
-                    reason: None,
-                    input: pending.changed.clone(),
-                    always: pending.is_always.then_some(ApprovalScope::Conversation),
-                };
-                let decided = self.client.change(decide).await?;
-                let verb = if pending.is_approved {
-                    "Approved"
-                } else {
-                    "Denied"
-                };
-                let about = format!("{verb} {} of {}", decided.tool_name, decided.instance_key);
-                match decided.always {
-                    Some(_) => format!("{about} from now on. Revoke that: gdn inbox standing"),
-                    None => format!("{about}."),
-                }
-            }
+            // Rows of all workspaces have no conversation.
+            (Act::Cancel(_) | Act::Restart(_), None) => return Ok(()),
         };
         send(self.inputs, TopInput::Acted(Ok(done)));
         Ok(())
     }
 }
 
-/// State of the project; none if it is no longer registered.
+/// State of the project, or of all workspaces; none if the project is no longer registered.
 pub(super) async fn facts(
     client: &mut Client,
-    workspace_id: &WorkspaceId,
+    only: Option<&WorkspaceId>,
 ) -> Result<Option<Facts>, CallError> {
     let list = ListProcesses {
-        workspace_id: Some(workspace_id.clone()),
+        workspace_id: only.cloned(),
         ..ListProcesses::default()
     };
     let processes = client.all(list).await?;
-    let own = ListWorkspaces {
-        workspace_id: Some(workspace_id.clone()),
+    let list = ListWorkspaces {
+        workspace_id: only.cloned(),
         ..ListWorkspaces::default()
     };
-    let own = client.query(own).await?.workspaces.pop();
-    Ok(own.map(|workspace| Facts {
-        workspace,
+    let workspaces = client.all(list).await?;
+    let is_there = only.is_none() || !workspaces.is_empty();
+    Ok(is_there.then_some(Facts {
+        workspaces,
         processes,
     }))
 }

@@ -1,13 +1,12 @@
 //! Inputs and effects of `gdn top`.
 
-use goondan_protocol::control::{ApprovalDetail, InstancesPage, UsageReport, WorkspaceChange};
-use goondan_protocol::ids::{ApprovalId, InstanceKey};
-
-use serde_json::Value;
+use goondan_protocol::control::{InstancesPage, UsageReport, WorkspaceChange};
+use goondan_protocol::ids::InstanceKey;
 
 use super::board::Facts;
-use crate::commands::{approval, call_arguments};
-use crate::output::text;
+use crate::commands::inbox::decisions::{Choice, EnteredText};
+use crate::commands::inbox::details::Subject;
+use crate::commands::inbox::{Inbox, InboxItem};
 
 /// Number of lines around a view's content: header, tabs, title and footer.
 const FRAME_LINES: u16 = 4;
@@ -48,21 +47,26 @@ pub(super) enum TopInput {
     Resized(Size),
     Tick,
     Told(Box<WorkspaceChange>),
+    /// The daemon reports changes of all workspaces from now on.
+    Connected,
     /// No daemon runs the project.
     Lost,
     Stopped,
     Facts(Box<Facts>),
     Conversations(Box<InstancesPage>),
     Usage(Box<UsageReport>),
+    Inbox(Box<Inbox>),
     /// A requested page, as text.
     Page(PageSubject, String),
+    /// A requested item of the inbox, with its subject as text and for the decision.
+    Item(Box<InboxItem>, String, Box<Subject>),
     /// Start of the log's lines.
     LogBegins,
     LogLine(String),
-    /// A requested decision about a tool call, to be confirmed; none if no call waits.
-    Approval(Option<Box<PendingDecision>>),
     Failed(FeedQuery, String),
     Acted(Result<String, String>),
+    /// Result of a decision about an item of the inbox.
+    Decided(Box<InboxItem>, Result<String, String>),
 }
 
 /// An effect to carry out.
@@ -78,8 +82,6 @@ pub(super) enum FeedQuery {
     Facts,
     Conversations,
     Usage,
-    /// The tool call of a conversation that waits for approval; true to approve it.
-    Approval(InstanceKey, bool),
     /// A page, wrapped to this width in columns.
     Page(PageSubject, u16),
     Logs(LogSource),
@@ -97,12 +99,26 @@ pub(super) enum PageSubject {
     Transcript(InstanceKey),
     /// Latest turn of a conversation.
     Trace(InstanceKey),
+    /// An item of the inbox in full.
+    Item(Box<InboxItem>),
+}
+
+impl Act {
+    pub(super) fn question(&self) -> String {
+        match self {
+            Self::Cancel(key) => format!("Cancel the turn of {key}?"),
+            Self::Restart(key) => format!("Restart the process of {key}?"),
+            Self::Decide(decision) => format!("Decide {}?", decision.item.id),
+        }
+    }
 }
 
 impl PageSubject {
-    pub(super) fn key(&self) -> &InstanceKey {
+    /// The conversation of a page whose content changes with it.
+    pub(super) fn key(&self) -> Option<&InstanceKey> {
         match self {
-            Self::Transcript(key) | Self::Trace(key) => key,
+            Self::Transcript(key) | Self::Trace(key) => Some(key),
+            Self::Item(_) => None,
         }
     }
 
@@ -110,6 +126,7 @@ impl PageSubject {
         match self {
             Self::Transcript(key) => format!("Conversation {key}"),
             Self::Trace(key) => format!("Latest turn of {key}"),
+            Self::Item(_) => "Needs a person".to_owned(),
         }
     }
 }
@@ -120,78 +137,15 @@ pub(super) enum Act {
     Cancel(InstanceKey),
     /// Replace the process after the turn in progress.
     Restart(InstanceKey),
-    /// Decide a tool call that waits for approval.
-    Decide(Box<PendingDecision>),
+    /// Decide an item of the inbox.
+    Decide(Box<ItemDecision>),
 }
 
-/// A decision about a tool call, and the whole call as text.
+/// A decision about an item of the inbox, as it was shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PendingDecision {
-    pub(super) approval_id: ApprovalId,
-    pub(super) key: InstanceKey,
-    pub(super) is_approved: bool,
-    /// True if the same call is approved from now on in its conversation.
-    pub(super) is_always: bool,
-    /// Changed arguments, if the user set some.
-    pub(super) changed: Option<Value>,
-    pub(super) detail: ApprovalDetail,
-}
-
-impl PendingDecision {
-    /// The whole call as text, with the changed arguments.
-    pub(super) fn call(&self) -> String {
-        let tool = text::one_line(&self.detail.approval.tool_name);
-        let input = self.changed.as_ref().unwrap_or(&self.detail.input);
-        format!("{tool}\n{}", approval::arguments(input))
-    }
-
-    /// Sets one argument, written as `NAME=VALUE`.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the arguments would not fit the tool.
-    pub(super) fn set(&self, assignment: &str) -> Result<Self, String> {
-        let schema = self.detail.schema.as_ref();
-        let input = self.changed.as_ref().unwrap_or(&self.detail.input);
-        let assignment = call_arguments::parse_assignment(assignment)?;
-        let changed = call_arguments::set(input, schema, &assignment)?;
-        call_arguments::check(&changed, schema)?;
-        Ok(Self {
-            changed: Some(changed).filter(|changed| *changed != self.detail.input),
-            ..self.clone()
-        })
-    }
-}
-
-impl Act {
-    pub(super) fn question(&self) -> String {
-        match self {
-            Self::Cancel(key) => format!("Cancel the turn of {key}?"),
-            Self::Restart(key) => format!("Restart the process of {key}?"),
-            Self::Decide(pending) => {
-                let key = &pending.key;
-                match (pending.is_approved, pending.is_always, &pending.changed) {
-                    (false, ..) => format!("Deny this call of {key}?"),
-                    (true, true, _) => {
-                        format!("Approve exactly this call in {key} from now on, without asking?")
-                    }
-                    (true, false, Some(_)) => format!("Approve the changed call of {key}?"),
-                    (true, false, None) => format!("Approve this call of {key}?"),
-                }
-            }
-        }
-    }
-
-    /// Answers to the question.
-    pub(super) fn answers(&self) -> &'static str {
-        match self {
-            Self::Decide(pending) if pending.is_approved && !pending.is_always => {
-                match pending.changed {
-                    Some(_) => "y/N, e edit",
-                    None => "y/N, e edit, A always",
-                }
-            }
-            Self::Cancel(_) | Self::Restart(_) | Self::Decide(_) => "y/N",
-        }
-    }
+pub(super) struct ItemDecision {
+    pub(super) item: InboxItem,
+    pub(super) subject: Subject,
+    pub(super) choice: Choice,
+    pub(super) entered: EnteredText,
 }

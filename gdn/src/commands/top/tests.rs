@@ -14,9 +14,12 @@ use super::app::{App, ConnectionState, Mode};
 use super::board::Facts;
 use super::draw::{RenderContext, as_text};
 use super::input::{
-    Act, FeedQuery, KeyPress, PageSubject, PendingDecision, Size, TopEffect, TopInput,
+    Act, FeedQuery, ItemDecision, KeyPress, PageSubject, Size, TopEffect, TopInput,
 };
-use super::view::View;
+use super::view::{Scope, View};
+use crate::commands::inbox::decisions::{Choice, EnteredText};
+use crate::commands::inbox::details::Subject;
+use crate::commands::inbox::{Inbox, InboxItem, Target};
 use crate::context::Context;
 use crate::output::Output;
 
@@ -64,7 +67,7 @@ fn facts() -> Facts {
         "unhealthyTotal": 1,
     });
     Facts {
-        workspace: serde_json::from_value(workspace).unwrap(),
+        workspaces: vec![serde_json::from_value(workspace).unwrap()],
         processes: serde_json::from_value(processes).unwrap(),
     }
 }
@@ -118,9 +121,35 @@ fn picture(app: &App, columns: u16, rows: u16) -> String {
     as_text(app, ink, Size { columns, rows })
 }
 
+/// A call of a conversation, and an event of another workspace's.
+fn inbox() -> Inbox {
+    let item = |kind, workspace: &str, key: &str, id: &str, target| InboxItem {
+        kind,
+        workspace_id: workspace.parse().unwrap(),
+        id: id.to_owned(),
+        conversation: Some(key.parse().unwrap()),
+        from: Some("clerk".to_owned()),
+        since: Some(at(-65_000)),
+        until: None,
+        subject: format!("{kind} \u{1b}[2J of {id}, which does not fit on a line of 80 columns"),
+        default: "it waits",
+        commands: Vec::new(),
+        target,
+    };
+    let call = Target::Approval("a-1".parse().unwrap());
+    let event = Target::ParkedEvent("other".parse().unwrap(), "e-1".parse().unwrap());
+    Inbox {
+        items: vec![
+            item("approval", "w", "main", "a-1", call),
+            item("parkedEvent", "w2", "other", "e-1", event),
+        ],
+        failures: Vec::new(),
+    }
+}
+
 /// A project with much activity.
 fn busy(view: View) -> App {
-    let mut app = App::new(view, false, SIZE);
+    let mut app = App::new(Scope::Project, view, false, SIZE);
     app.handle(TopInput::Facts(Box::new(facts())), at(-9_000));
     let conversations = vec![
         conversation("main", -4_000),
@@ -128,6 +157,7 @@ fn busy(view: View) -> App {
         conversation("안녕 🦀", -86_400_000),
     ];
     app.handle(page(conversations), at(-9_000));
+    app.handle(TopInput::Inbox(Box::new(inbox())), at(-9_000));
     let events = [
         json!({"type": "event.accepted", "instanceKey": "main", "eventId": "e1"}),
         json!({"type": "turn.started", "instanceKey": "main", "turnId": "t1", "eventId": "e1", "attempt": 2}),
@@ -173,14 +203,14 @@ fn shown(view: View, columns: u16, rows: u16) -> String {
 
 #[test]
 fn obs_4_the_views_at_80_by_24() {
-    for view in View::ALL {
+    for view in Scope::Project.views().iter().copied() {
         insta::assert_snapshot!(format!("{}_80x24", view.title()), shown(view, 80, 24));
     }
 }
 
 #[test]
 fn obs_4_the_views_at_200_by_60() {
-    for view in View::ALL {
+    for view in Scope::Project.views().iter().copied() {
         insta::assert_snapshot!(format!("{}_200x60", view.title()), shown(view, 200, 60));
     }
 }
@@ -201,86 +231,163 @@ fn obs_4_turn_is_canceled_only_after_confirmation() {
     assert!(picture(&app, 80, 24).ends_with("no turn is in progress\n"));
 }
 
-#[test]
-fn need_1_a_call_is_decided_with_a_key_after_it_was_shown() {
-    let mut app = busy(View::Conversations);
-    let main: InstanceKey = "main".parse().unwrap();
-    let query = FeedQuery::Approval(main.clone(), true);
-    assert_eq!(press(&mut app, "a"), [TopEffect::Load(query)]);
-    let pending = Box::new(PendingDecision {
-        approval_id: "a-1".parse().unwrap(),
-        key: main,
-        is_approved: true,
-        is_always: false,
-        changed: None,
-        detail: serde_json::from_value(json!({
-            "approval": {
-                "workspaceId": "w1", "approvalId": "a-1", "instanceKey": "main",
-                "agentName": "clerk", "turnId": "t", "stepId": "t.1", "toolCallId": "c1",
-                "toolName": "bash__exec", "summary": "…", "askedAt": "2026-01-01T00:00:00.000Z",
-            },
-            "input": {"command": "make release ".repeat(20)},
-            "schema": {"properties": {"timeoutMs": {"type": "integer"}}},
-        }))
-        .unwrap(),
+fn enter(app: &mut App, text: &str) -> Vec<TopEffect> {
+    press(app, text);
+    app.handle(TopInput::Key(KeyPress::Enter), at(0))
+}
+
+/// The page of the item that the last key opened, and the reply to its query.
+fn answer_item(app: &mut App, item: &InboxItem, subject: &Subject) {
+    let text = "bash__exec\nmake release\n".repeat(10);
+    let (item, subject) = (Box::new(item.clone()), Box::new(subject.clone()));
+    app.handle(TopInput::Item(item, text, subject), at(0));
+}
+
+fn query_of(item: &InboxItem) -> [TopEffect; 1] {
+    let about = PageSubject::Item(Box::new(item.clone()));
+    [TopEffect::Load(FeedQuery::Page(about, 80))]
+}
+
+fn call_subject() -> Subject {
+    let detail = json!({
+        "approval": {
+            "workspaceId": "w", "approvalId": "a-1", "instanceKey": "main",
+            "agentName": "clerk", "turnId": "t", "stepId": "t.1", "toolCallId": "c1",
+            "toolName": "bash__exec", "summary": "…", "askedAt": "2026-01-01T00:00:00.000Z",
+        },
+        "input": {"command": "make"},
+        "schema": {"properties": {"timeoutMs": {"type": "integer"}}},
     });
-    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
+    Subject::Call(Box::new(serde_json::from_value(detail).unwrap()))
+}
+
+#[test]
+fn need_1_an_item_is_decided_with_the_keys_of_the_inbox() {
+    let mut app = busy(View::Inbox);
+    let items = inbox().items;
+    let (call, parked) = (&items[0], &items[1]);
+    // The first key only shows the item.
+    assert_eq!(press(&mut app, "y"), query_of(call));
+    assert_eq!(press(&mut app, "y"), [], "it is not shown yet");
+    let subject = call_subject();
+    answer_item(&mut app, call, &subject);
     let shown = picture(&app, 80, 24);
-    assert!(shown.contains("Waits for approval"), "{shown}");
-    assert_eq!(shown.matches("make").count(), 20, "{shown}");
+    assert!(shown.contains("Needs a person\nbash__exec\n"), "{shown}");
+    let keys = "y approve  n deny  e edit  a always  s skip  Esc back  q quit\n";
+    assert!(shown.ends_with(keys), "{shown}");
+    let decision = |choice, entered: EnteredText| {
+        [TopEffect::Act(Act::Decide(Box::new(ItemDecision {
+            item: call.clone(),
+            subject: subject.clone(),
+            choice,
+            entered,
+        })))]
+    };
+
+    // With a reason, a scope, and a changed argument, which must fit.
+    press(&mut app, "n");
+    assert!(picture(&app, 80, 24).contains("Reason (optional): ▏"));
+    let text = "too early".to_owned();
+    let denied = decision(
+        Choice::No,
+        EnteredText {
+            text,
+            ..EnteredText::default()
+        },
+    );
+    assert_eq!(enter(&mut app, "too early"), denied);
+    assert_eq!(press(&mut app, "y"), [], "a decision is being carried out");
+    let refused = Err("the daemon is stopping".to_owned());
+    app.handle(TopInput::Decided(Box::new(call.clone()), refused), at(0));
+    assert!(picture(&app, 80, 24).ends_with("the daemon is stopping\n"));
+    press(&mut app, "a");
+    let shown = picture(&app, 80, 24);
     assert!(
-        shown.ends_with("Approve this call of main? y/N, e edit, A always\n"),
+        shown.contains("From now on, bash__exec of clerk runs"),
         "{shown}"
     );
-    let decision = |change: &dyn Fn(&mut PendingDecision)| {
-        let mut pending = pending.clone();
-        change(&mut pending);
-        [TopEffect::Act(Act::Decide(pending))]
-    };
-    assert_eq!(press(&mut app, "y"), decision(&|_| {}));
-
-    // Always, after the scope was shown.
-    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
-    assert_eq!(press(&mut app, "A"), []);
-    let shown = picture(&app, 80, 24);
-    let always = "Approve exactly this call in main from now on, without asking? y/N\n";
-    assert!(shown.ends_with(always), "{shown}");
-    assert_eq!(press(&mut app, "y"), decision(&|it| it.is_always = true));
-
-    // With a changed argument, which must fit.
-    app.handle(TopInput::Approval(Some(pending.clone())), at(0));
-    press(&mut app, "etimeoutMs=soon");
-    app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    assert_eq!(enter(&mut app, ""), [], "canceled");
+    press(&mut app, "e");
+    assert_eq!(enter(&mut app, "timeoutMs=soon"), []);
     let shown = picture(&app, 80, 24);
     assert!(shown.contains("takes JSON of the type integer"), "{shown}");
-    for _ in "soon".chars() {
-        app.handle(TopInput::Key(KeyPress::Backspace), at(0));
-    }
-    press(&mut app, "5");
+    assert_eq!(enter(&mut app, "timeoutMs=5"), []);
+    let input = Some(json!({"command": "make", "timeoutMs": 5}));
+    let changed = decision(
+        Choice::Edit,
+        EnteredText {
+            input,
+            ..EnteredText::default()
+        },
+    );
+    assert_eq!(enter(&mut app, ""), changed);
+    let done = Ok("Approved a-1 with changed arguments.".to_owned());
+    app.handle(TopInput::Decided(Box::new(call.clone()), done), at(0));
+    assert!(picture(&app, 80, 24).ends_with("Approved a-1 with changed arguments.\n"));
+
+    // The next item; meanwhile another person decides it.
     app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    assert_eq!(press(&mut app, "s"), query_of(parked));
+    answer_item(&mut app, parked, &Subject::Other);
+    assert!(picture(&app, 80, 24).ends_with("y retry  n drop  s skip  Esc back  q quit\n"));
+    app.handle(TopInput::Inbox(Box::default()), at(0));
     let shown = picture(&app, 80, 24);
-    assert!(
-        shown.ends_with("Approve the changed call of main? y/N, e edit\n"),
-        "{shown}"
-    );
-    assert!(shown.contains("timeoutMs:"), "{shown}");
-    assert_eq!(press(&mut app, "A"), [], "changed calls are approved once");
-    let changed = json!({"command": "make release ".repeat(20), "timeoutMs": 5});
-    let changed = Some(changed);
+    assert!(shown.ends_with("e-1 no longer needs you.\n"), "{shown}");
+    assert!(shown.contains("nothing needs you"), "{shown}");
+}
+
+#[test]
+fn need_1_the_oldest_item_of_a_conversation_opens_with_a_key() {
+    let mut app = busy(View::Conversations);
+    assert_eq!(press(&mut app, "a"), query_of(&inbox().items[0]));
+    press(&mut app, "s");
+    app.handle(TopInput::Key(KeyPress::Escape), at(0));
+    press(&mut app, "G");
+    assert_eq!(press(&mut app, "a"), []);
+    assert!(picture(&app, 80, 24).ends_with("Nothing of 안녕 🦀 needs a person.\n"));
+    assert!(picture(&app, 80, 24).contains("2 need you"));
+}
+
+#[test]
+fn need_1_all_workspaces_have_their_inbox_and_processes() {
+    let mut app = App::new(Scope::All, View::Inbox, false, SIZE);
     assert_eq!(
-        press(&mut app, "y"),
-        decision(&|it| it.changed.clone_from(&changed))
+        app.handle(TopInput::Connected, at(0)),
+        [TopEffect::Load(FeedQuery::Facts)]
     );
-    app.handle(TopInput::Approval(None), at(0));
-    assert!(picture(&app, 80, 24).contains("No tool call of this conversation waits"));
+    app.handle(TopInput::Facts(Box::new(facts())), at(0));
+    let failures = vec!["the ledger cannot be read".to_owned()];
+    let inbox = Inbox {
+        failures,
+        ..inbox()
+    };
+    app.handle(TopInput::Inbox(Box::new(inbox)), at(0));
+    let local = crate::output::text::clock(at(0));
+    let local = local.split_once(' ').unwrap().1.to_owned();
+    let frame = |app: &App| picture(app, 80, 24).replace(&local, "[time]  ");
+    insta::assert_snapshot!("all_inbox_80x24", frame(&app));
+    press(&mut app, "2");
+    insta::assert_snapshot!("all_processes_80x24", frame(&app));
+    assert_eq!(press(&mut app, "c"), []);
+    assert_eq!(
+        app.mode,
+        Mode::Look,
+        "the project of a row is not the one of the keys"
+    );
 }
 
 #[test]
 fn obs_4_nothing_is_changed_where_a_person_only_wants_to_look() {
     let mut app = busy(View::Conversations);
     app.is_read_only = true;
-    assert_eq!(press(&mut app, "cyryady"), []);
+    assert_eq!(press(&mut app, "cyry"), []);
     assert!(!picture(&app, 80, 24).contains("c cancel"));
+    let call = &inbox().items[0];
+    assert_eq!(press(&mut app, "a"), query_of(call));
+    answer_item(&mut app, call, &call_subject());
+    assert!(!picture(&app, 80, 24).contains("y approve"));
+    assert_eq!(press(&mut app, "y"), []);
+    assert!(picture(&app, 80, 24).ends_with("Changes are disabled by --read-only.\n"));
 }
 
 #[test]
@@ -313,12 +420,12 @@ fn obs_4_a_filter_narrows_and_escape_widens_again() {
 
 #[test]
 fn obs_4_snapshot_loads_missing_data_and_events_refresh_facts() {
-    let mut app = App::new(View::Overview, false, SIZE);
+    let mut app = App::new(Scope::Project, View::Overview, false, SIZE);
     let Facts {
-        workspace,
+        workspaces,
         processes,
     } = facts();
-    let snapshot = json!({"workspace": workspace, "processes": processes});
+    let snapshot = json!({"workspace": workspaces[0], "processes": processes});
     let snapshot = WatchUpdate::Snapshot(serde_json::from_value(snapshot).unwrap());
     let asked = app.handle(watch_update(0, at(0), snapshot), at(0));
     for wanted in [FeedQuery::Conversations, FeedQuery::Usage] {
@@ -388,7 +495,7 @@ fn obs_4_page_wraps_to_width_and_keys_scroll_by_visible_lines() {
 fn any_key() -> impl Strategy<Value = KeyPress> {
     prop_oneof![
         any::<char>().prop_map(KeyPress::Char),
-        proptest::sample::select("q?/ jkgGtlcry123456".chars().collect::<Vec<_>>())
+        proptest::sample::select("q?/ jkgGtlcryneas1234567".chars().collect::<Vec<_>>())
             .prop_map(KeyPress::Char),
         Just(KeyPress::Enter),
         Just(KeyPress::Escape),

@@ -164,7 +164,7 @@ impl Calls {
         let question_id = decision_id.to_question();
         let open = self.questions.get(id, &question_id)?;
         let class = DecisionClass {
-            agent: &open.info.agent_name,
+            agent: Some(&open.info.agent_name),
             kind: DecisionKind::Question,
         };
         if let Some(reason) = chat.refusal(class) {

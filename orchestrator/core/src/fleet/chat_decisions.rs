@@ -398,7 +398,7 @@ impl Conversation {
         let approval_id = press.decision_id.to_approval();
         let approvals = self.approvals();
         let class = DecisionClass {
-            agent: self.agent(),
+            agent: Some(self.agent()),
             kind: DecisionKind::Call(approvals.tool_of(&approval_id).unwrap_or_default()),
         };
         if let Some(reason) = chat.refusal(class) {

@@ -249,6 +249,7 @@ impl Core {
         }
         self.calls.forget_calls_of(id);
         self.oauth.forget(id);
+        self.chat_proposals.forget(id);
         self.tasks.forget(&mut self.fleet, id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {

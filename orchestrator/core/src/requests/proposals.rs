@@ -11,6 +11,7 @@ use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
 use super::persons::person_needed;
+use crate::chat_proposals::ChatProposalStep;
 use crate::exchange::tasks::SandboxStep;
 use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
@@ -38,6 +39,8 @@ pub(crate) enum ProposalRequester {
     Agent(Requester),
     /// A verification that a client waits for.
     Verification(RequestToken),
+    /// The chats of a workspace, whose users are persons.
+    Chat(Box<ChatProposalStep>),
     /// A task, for its own sandbox. A person has made the decisions that only a person may make.
     Task(SandboxStep),
 }
@@ -90,8 +93,11 @@ impl ProposalWork {
 
 impl Core {
     pub(crate) fn use_proposals(&mut self, asker: ProposalRequester, work: ProposalWork) {
-        let is_of_task = matches!(asker, ProposalRequester::Task(_));
-        if !is_of_task
+        let is_bounded = matches!(
+            asker,
+            ProposalRequester::Task(_) | ProposalRequester::Chat(_)
+        );
+        if !is_bounded
             && !matches!(asker, ProposalRequester::Client(_))
             && let Some(what) = needs_person(&work)
         {
@@ -103,8 +109,9 @@ impl Core {
             return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let line = self.requests.proposals.0.entry(id.clone()).or_default();
-        // Each task asks for one thing at a time, so that theirs are bounded.
-        if line.len() >= PROPOSAL_REQUESTS_MAX && !is_of_task {
+        // Each task asks for one thing at a time, and chats read one thing and decide each proposal
+        // once.
+        if line.len() >= PROPOSAL_REQUESTS_MAX && !is_bounded {
             let text = format!(
                 "{PROPOSAL_REQUESTS_MAX} requests about proposals of `{id}` are already waiting"
             );
@@ -160,6 +167,7 @@ impl Core {
         for event in done.happened {
             if let Some(event) = lifecycle_event(event) {
                 self.fleet.announce(id, event, None);
+                self.note_proposals(id);
             }
         }
         if !is_asked {
@@ -183,6 +191,7 @@ impl Core {
                 token: *token,
                 result,
             }),
+            ProposalRequester::Chat(step) => self.on_chat_proposals(step, result),
             ProposalRequester::Task(step) => {
                 self.tasks.on_sandbox_done(&mut self.fleet, step, result);
             }

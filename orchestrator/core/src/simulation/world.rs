@@ -35,8 +35,8 @@ use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
     Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, InstanceListing, ListPurpose,
-    LoadPurpose, LoadedWorkspace, Peer, ProcessId, RequestToken, ResourceLevel, ResourceUsage,
-    TaskResult, TaskWork, WorkspaceLoadResult, control_error, parked_among,
+    LoadPurpose, LoadedWorkspace, Peer, ProcessId, ProposalsResult, RequestToken, ResourceLevel,
+    ResourceUsage, TaskResult, TaskWork, WorkspaceLoadResult, control_error, parked_among,
 };
 use crate::{StandingApprovals, UnknownCalls};
 
@@ -530,6 +530,17 @@ impl World {
                     }))];
                 }
             }
+            // This world has no proposals.
+            CoreEffect::Proposals { work, .. } => {
+                return vec![CoreInput::Proposals {
+                    workspace_id: work.workspace_id().clone(),
+                    is_asked: true,
+                    done: ProposalsResult {
+                        answer: Ok(serde_json::json!({ "proposals": [] })),
+                        happened: Vec::new(),
+                    },
+                }];
+            }
             CoreEffect::ListMetadata {
                 purpose,
                 workspace_id,
@@ -542,7 +553,6 @@ impl World {
             | CoreEffect::Secrets { .. }
             | CoreEffect::StorePackage { .. }
             | CoreEffect::PrunePackages { .. }
-            | CoreEffect::Proposals { .. }
             | CoreEffect::Joint(_)
             | CoreEffect::Bundle(_)
             | CoreEffect::OAuth(_)

@@ -18,12 +18,12 @@ use goondan_tasks::decisions::{ChatDecision, OpenPoint, OpenPointKind};
 use goondan_tasks::fact::Provision;
 use goondan_tasks::machine::TaskInput;
 use goondan_tasks::state::State;
-use sha2::{Digest as _, Sha256};
 
 use super::Tasks;
 use super::entry::{ChatRequester, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::proposals::what_by;
 use super::runs::is_ending;
+use crate::chat_proposals::digest_id;
 use crate::exchange::{ChildRequest, TaskRef};
 use crate::fleet::Fleet;
 
@@ -34,13 +34,7 @@ const NO_CHANGES: &str = "to request changes, reply to the message with them";
 fn id_of(state: &State, key: &str) -> DecisionId {
     let created_at = state.created_at().as_unix_millis();
     let task = state.task.task_id.as_str();
-    let digest = Sha256::digest(format!("{task}\0{created_at}\0{key}"));
-    let mut short = [0; 8];
-    short
-        .iter_mut()
-        .zip(digest)
-        .for_each(|(to, from)| *to = from);
-    DecisionId::of_digest(short)
+    digest_id(&format!("{task}\0{created_at}\0{key}"))
 }
 
 /// Buttons for the options of an ask; empty if they do not fit.
@@ -266,7 +260,7 @@ impl Tasks {
             return Err(Some(DecisionVerdict::NotNow { message }));
         }
         let class = DecisionClass {
-            agent: &state.task.agent,
+            agent: Some(&state.task.agent),
             kind: match state.is_review_key(&key) {
                 true => DecisionKind::Review,
                 false => DecisionKind::Question,

@@ -37,7 +37,7 @@ fn ask(world: &mut World, options: &[&str]) {
     assert_eq!(world.status("t"), "waiting_question");
 }
 
-fn follow(world: &mut World, known: &[DecisionId]) {
+pub(super) fn follow(world: &mut World, known: &[DecisionId]) {
     world.connect(true);
     let follow = DecisionsFollow {
         known: known.to_vec(),
@@ -47,7 +47,7 @@ fn follow(world: &mut World, known: &[DecisionId]) {
     world.settle();
 }
 
-fn press(world: &mut World, id: &DecisionId, user: &str, answer: DecisionAnswer) {
+pub(super) fn press(world: &mut World, id: &DecisionId, user: &str, answer: DecisionAnswer) {
     let press = DecisionPress {
         decision_id: id.clone(),
         answer,
@@ -61,7 +61,7 @@ fn option(number: u8) -> DecisionAnswer {
     DecisionAnswer::Button(DecisionButton::Option(number))
 }
 
-fn shown(world: &mut World) -> DecisionShow {
+pub(super) fn shown(world: &mut World) -> DecisionShow {
     let shown = world.chat.iter().find_map(|message| match message {
         ToConnector::DecisionShow(show) => Some((**show).clone()),
         _ => None,
@@ -70,12 +70,12 @@ fn shown(world: &mut World) -> DecisionShow {
     shown.unwrap()
 }
 
-fn is_shown(world: &World) -> bool {
+pub(super) fn is_shown(world: &World) -> bool {
     let mut messages = world.chat.iter();
     messages.any(|message| matches!(message, ToConnector::DecisionShow(_)))
 }
 
-fn verdicts(world: &mut World) -> Vec<DecisionVerdict> {
+pub(super) fn verdicts(world: &mut World) -> Vec<DecisionVerdict> {
     let verdicts = world.chat.iter().filter_map(|message| match message {
         ToConnector::DecisionVerdict(verdict) => Some(verdict.clone()),
         _ => None,
@@ -83,7 +83,7 @@ fn verdicts(world: &mut World) -> Vec<DecisionVerdict> {
     verdicts.collect()
 }
 
-fn closed(world: &World) -> Vec<(DecisionId, String)> {
+pub(super) fn closed(world: &World) -> Vec<(DecisionId, String)> {
     let closed = world.chat.iter().filter_map(|message| match message {
         ToConnector::DecisionClosed(closed) => {
             Some((closed.decision_id.clone(), closed.how.clone()))

@@ -66,7 +66,7 @@ fn task_proposal(detail: ProposalDetail) -> TaskProposal {
 }
 
 /// An error in one line, with its suggestion.
-pub(super) fn in_words(error: &ControlError) -> String {
+pub(crate) fn in_words(error: &ControlError) -> String {
     match &error.suggestion {
         Some(suggestion) => format!("{}; {suggestion}", error.message),
         None => error.message.clone(),

@@ -70,6 +70,8 @@ pub(super) struct World {
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
     /// Pending operations on work areas, in order.
     pub(super) works: VecDeque<TaskWork>,
+    /// Details of all proposals.
+    pub(super) proposals: Vec<Value>,
     /// Pending operations on sandboxes, in order.
     pub(super) proposal_works: VecDeque<ProposalWork>,
     pub(super) children: BTreeMap<ProcessId, Child>,
@@ -283,6 +285,7 @@ impl World {
             disk: BTreeMap::new(),
             secrets: BTreeMap::new(),
             works: VecDeque::new(),
+            proposals: Vec::new(),
             proposal_works: VecDeque::new(),
             children: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -457,6 +460,20 @@ impl World {
                         inputs.push_back(CoreInput::Stored(StoreCompletion { token, report }));
                     }
                     CoreEffect::Tasks(work) => self.works.push_back(*work),
+                    CoreEffect::Proposals {
+                        work: work @ (ProposalWork::List(_) | ProposalWork::Show(_)),
+                        ..
+                    } => {
+                        let answer = self.read_proposals(&work);
+                        inputs.push_back(CoreInput::Proposals {
+                            workspace_id: work.workspace_id().clone(),
+                            is_asked: true,
+                            done: ProposalsResult {
+                                answer: Ok(answer),
+                                happened: Vec::new(),
+                            },
+                        });
+                    }
                     CoreEffect::Proposals { work, .. } => self.proposal_works.push_back(work),
                     CoreEffect::Respond { token, result } => {
                         let before = self.answers.insert(token, result);
@@ -534,6 +551,17 @@ impl World {
 
     pub(super) fn ask(&mut self, method: &str, params: &Value) -> RequestToken {
         self.ask_as(Peer::person(), method, params)
+    }
+
+    fn read_proposals(&self, work: &ProposalWork) -> Value {
+        match work {
+            ProposalWork::Show(show) => {
+                let mut proposals = self.proposals.iter();
+                let is_it = |it: &&Value| it["runId"] == show.at.run_id.as_str();
+                proposals.find(is_it).cloned().unwrap()
+            }
+            _ => json!({ "proposals": self.proposals }),
+        }
     }
 
     /// Sends a request and runs until idle.

@@ -10,9 +10,11 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::RenderContext;
 use super::texts;
 use crate::commands::health;
+use crate::commands::inbox::shown;
 use crate::commands::ps::table::{detail, memory, state_words};
 use crate::commands::top::app::App;
 use crate::commands::top::rows;
+use crate::commands::top::view::Scope;
 use crate::output::style;
 use crate::output::text;
 
@@ -49,12 +51,15 @@ fn needs(app: &App, ink: RenderContext<'_>, columns: u16) -> Vec<Line<'static>> 
     let Some(facts) = app.board.facts() else {
         return Vec::new();
     };
-    let problem = facts.workspace.problem.as_ref().map(|problem| {
+    let Some(workspace) = facts.workspace() else {
+        return Vec::new();
+    };
+    let problem = workspace.problem.as_ref().map(|problem| {
         let first = problem.message.lines().next().unwrap_or_default();
         let said = format!("configuration: {}", text::one_line(first));
         (style::BAD, said)
     });
-    let remarks = health::remarks(&facts.workspace, ink.context);
+    let remarks = health::remarks(workspace, ink.context);
     let remarks = remarks.into_iter().map(|remark| {
         let look = match remark.is_warning {
             true => style::BAD,
@@ -144,11 +149,68 @@ pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: R
     rows(frame, area, (app, ink), &columns, nothing, row);
 }
 
+/// Everything that needs a person, longest wait first.
+pub(super) fn inbox(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
+    let Some(inbox) = app.board.inbox() else {
+        frame.render_widget(texts::title(ink, "…"), area);
+        return;
+    };
+    let failures: Vec<Line<'_>> = inbox
+        .failures
+        .iter()
+        .map(|failure| {
+            let failure = format!("Incomplete list: {}", text::one_line(failure));
+            Line::from(ink.span(style::BAD, failure))
+        })
+        .collect();
+    let lines = u16::try_from(failures.len()).unwrap_or(u16::MAX);
+    let areas = Layout::vertical([
+        Constraint::Length(lines.min(NEEDS_LINES_MAX)),
+        Constraint::Min(0),
+    ]);
+    let [first, second] = areas.areas(area);
+    frame.render_widget(Paragraph::new(failures), first);
+    let columns = [
+        Column::new("KIND", Constraint::Length(20)),
+        match app.scope {
+            Scope::Project => Column::wide("CONVERSATION", Constraint::Fill(1)),
+            Scope::All => Column::new("WORKSPACE", Constraint::Fill(1)),
+        },
+        Column::wide("FROM", Constraint::Fill(1)),
+        Column::new("SINCE", Constraint::Length(7)),
+        Column::new("DECISION", Constraint::Fill(4)),
+    ];
+    let row = |row: &rows::Row| {
+        let Some(item) = &row.item else {
+            return Vec::new();
+        };
+        let key = item.conversation.as_ref();
+        let at = match app.scope {
+            Scope::Project => key.map_or("", |key| key.as_str()),
+            Scope::All => item.workspace_id.as_str(),
+        };
+        let since = item.since.map(|at| text::age(at, ink.now));
+        vec![
+            cell(ink, style::TITLE, shown::kind_words(item.kind)),
+            cell(ink, style::PLAIN, at),
+            cell(ink, style::PLAIN, item.from.as_deref().unwrap_or_default()),
+            cell(ink, style::FAINT, &since.unwrap_or_default()),
+            cell(ink, style::PLAIN, &item.subject),
+        ]
+    };
+    let nothing = "nothing needs you";
+    rows(frame, second, (app, ink), &columns, nothing, row);
+}
+
 pub(super) fn processes(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
+    let of = match app.scope {
+        Scope::Project => Column::new("CONVERSATION", Constraint::Fill(1)),
+        Scope::All => Column::new("WORKSPACE", Constraint::Fill(1)),
+    };
     let columns = [
         Column::new("KIND", Constraint::Length(9)),
         Column::new("NAME", Constraint::Fill(1)),
-        Column::new("CONVERSATION", Constraint::Fill(1)),
+        of,
         Column::new("STATE", Constraint::Length(16)),
         Column::wide("PID", Constraint::Length(8)),
         Column::wide("UP", Constraint::Length(8)),
@@ -160,13 +222,18 @@ pub(super) fn processes(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Rende
             return Vec::new();
         };
         let (state, look) = state_words(info);
-        let key = info.instance_key.as_ref();
+        let key = info.instance_key.as_ref().map_or("", |key| key.as_str());
+        let of = match app.scope {
+            Scope::Project => key.to_owned(),
+            Scope::All if key.is_empty() => info.workspace_id.to_string(),
+            Scope::All => format!("{}/{key}", info.workspace_id),
+        };
         let pid = info.pid.map(|pid| pid.to_string());
         let up = info.started_at.map(|at| text::age(at, ink.now));
         vec![
             cell(ink, style::FAINT, info.role.as_str()),
             cell(ink, style::TITLE, &info.name),
-            cell(ink, style::PLAIN, key.map_or("", |key| key.as_str())),
+            cell(ink, style::PLAIN, &of),
             cell(ink, look, state),
             cell(ink, style::PLAIN, &pid.unwrap_or_default()),
             cell(ink, style::PLAIN, &up.unwrap_or_default()),
