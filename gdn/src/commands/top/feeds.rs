@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
 use super::input::{Act, FeedQuery, LogSource, PageSubject, PendingDecision, TopInput};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
+use crate::commands::approval::FIRST_OF_TWO;
 use crate::commands::follow::{self, WorkspaceNotification};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
@@ -313,6 +314,7 @@ impl FeedClient<'_> {
                 };
                 let about = format!("{verb} {} of {}", decided.tool_name, decided.instance_key);
                 match decided.always {
+                    None if decided.needs_another => format!("{about}. {FIRST_OF_TWO}."),
                     Some(_) => format!("{about} from now on. Revoke that: gdn inbox standing"),
                     None => format!("{about}."),
                 }

@@ -142,7 +142,14 @@ impl PendingDecision {
     pub(super) fn call(&self) -> String {
         let tool = text::one_line(&self.detail.approval.tool_name);
         let input = self.changed.as_ref().unwrap_or(&self.detail.input);
-        format!("{tool}\n{}", approval::arguments(input))
+        let call = format!("{tool}\n{}", approval::arguments(input));
+        match self.detail.approval.needs_two {
+            true => format!(
+                "{call}\nApproved: {}",
+                approval::approved_by(&self.detail.approval)
+            ),
+            false => call,
+        }
     }
 
     /// Sets one argument, written as `NAME=VALUE`.
