@@ -460,7 +460,7 @@ impl ToolRules for Toolbox {
     }
 
     fn needs_person(&self, call: &ToolCall) -> bool {
-        self.approval_of(call) == Approve::Ask
+        self.approval_of(call).needs_person()
     }
 
     fn error_limit_chars(&self, tool_name: &str) -> usize {

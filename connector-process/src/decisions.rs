@@ -301,6 +301,7 @@ impl ChatReply {
 enum DecisionActionResult {
     Posted(DecisionId, String),
     Edited(String),
+    Updated(String),
     Told,
     Failed(DecisionAction, MessageRejection),
 }
@@ -314,6 +315,10 @@ async fn perform<B: Board>(board: Arc<B>, work: DecisionAction) -> DecisionActio
         DecisionAction::Edit(place, message) => {
             let edited = board.edit(place, message).await;
             edited.map(|()| DecisionActionResult::Edited(place.clone()))
+        }
+        DecisionAction::Update(place, message) => {
+            let edited = board.edit(place, message).await;
+            edited.map(|()| DecisionActionResult::Updated(place.clone()))
         }
         DecisionAction::Tell(to, text) => board
             .tell(to, text)
@@ -387,6 +392,10 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes, pl
                         desk.posted(&id, place);
                         places.send_replace(Some(desk.reply_places()));
                         keep(&gateway, &desk).await;
+                    }
+                    DecisionActionResult::Updated(place) => {
+                        failures = 0;
+                        desk.updated(&place);
                     }
                     DecisionActionResult::Edited(place) => {
                         failures = 0;

@@ -163,6 +163,9 @@ pub enum AgentQuestion {
         /// True if a previous process may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
+        /// True if two different people must approve the call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        needs_two: bool,
     },
     /// Read an event of the requester's conversation, with its payload (`CONN-1`).
     #[serde(rename = "event.read")]

@@ -22,11 +22,14 @@ pub enum Approve {
     Never,
     /// A person must approve the call.
     Ask,
+    /// Two different people must approve the call.
+    #[serde(rename = "askTwo")]
+    AskTwo,
 }
 
 impl Approve {
     /// The words of the configuration.
-    pub const WORDS: &'static [&'static str] = &["always", "never", "ask"];
+    pub const WORDS: &'static [&'static str] = &["always", "never", "ask", "askTwo"];
 
     /// Looks up a variant by its word.
     #[must_use]
@@ -35,8 +38,15 @@ impl Approve {
             "always" => Some(Self::Always),
             "never" => Some(Self::Never),
             "ask" => Some(Self::Ask),
+            "askTwo" => Some(Self::AskTwo),
             _ => None,
         }
+    }
+
+    /// True if people must approve the call.
+    #[must_use]
+    pub fn needs_person(self) -> bool {
+        matches!(self, Self::Ask | Self::AskTwo)
     }
 }
 

@@ -66,7 +66,7 @@ mod workspace_permission;
 
 pub use approval::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, ApprovalPlace, ApprovalsPage, DecideApproval,
-    ListApprovals, ListStandingApprovals, RevokeStandingApproval, ShowApproval,
+    FirstApproval, ListApprovals, ListStandingApprovals, RevokeStandingApproval, ShowApproval,
     StandingApprovalInfo, StandingApprovalPlace, StandingApprovalRevoked, StandingApprovalsPage,
 };
 pub use bundle::{

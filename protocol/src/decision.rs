@@ -56,6 +56,12 @@ pub enum DecisionSubject {
         /// True if a previous process, running with different rules, may have begun the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
+        /// True if two different people must approve it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        needs_two: bool,
+        /// The approval of the first of two people, in words: `1 of 2, by telegram:12345`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_approval: Option<String>,
     },
     /// A question of an agent, of its program, or of a tool server.
     Question(DecisionText),
@@ -231,6 +237,11 @@ pub enum DecisionVerdict {
     Decided {
         /// The outcome, for people to read.
         how: String,
+    },
+    /// The approval is durable, and another person must approve, too.
+    Counted {
+        /// The state, for people to read.
+        message: String,
     },
     /// It was already decided, or is being decided; nothing changed.
     DecidedBefore {

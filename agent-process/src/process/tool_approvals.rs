@@ -33,7 +33,8 @@ impl Agent {
             let changed = match toolbox.approval_of(&call) {
                 Approve::Always => Ok(None),
                 Approve::Never => Err(never(&call)),
-                Approve::Ask => ask(&toolbox, &call, site.as_ref(), may_have_begun).await,
+                Approve::Ask => ask(&toolbox, &call, site.as_ref(), may_have_begun, false).await,
+                Approve::AskTwo => ask(&toolbox, &call, site.as_ref(), may_have_begun, true).await,
             };
             let outcome = match changed {
                 Ok(None) => span.in_scope(|| toolbox.run_at(&call, site)).await,
@@ -121,8 +122,16 @@ fn changed_call(toolbox: &Toolbox, call: &ToolCall, input: Value) -> Result<Tool
         input,
         ..call.clone()
     };
-    if toolbox.approval_of(&changed) == Approve::Never {
-        return Err(never(&changed));
+    match toolbox.approval_of(&changed) {
+        Approve::Never => return Err(never(&changed)),
+        // One person changed the arguments, and calls that two people approve keep theirs.
+        Approve::AskTwo => {
+            return Err(ToolOutcome::error(
+                "E_TOOL_DENIED: not carried out: a person approved this call with other arguments, which need the \
+                 approval of two people",
+            ));
+        }
+        Approve::Always | Approve::Ask => {}
     }
     match toolbox.check(&changed) {
         Ok(()) => Ok(changed),
@@ -139,6 +148,7 @@ async fn ask(
     call: &ToolCall,
     site: Option<&CallSite>,
     may_have_begun: bool,
+    needs_two: bool,
 ) -> Result<Option<ToolCall>, ToolOutcome> {
     let refused =
         |text: &str| ToolOutcome::error(format!("E_TOOL_DENIED: not carried out: {text}"));
@@ -157,6 +167,7 @@ async fn ask(
                 .parameters_of(&call.tool_name)
                 .filter(|schema| schema.to_string().len() <= MAX_APPROVAL_INPUT_BYTES),
             may_have_begun,
+            needs_two,
         },
     };
     match site.agent_client.ask(ask, site.trace).await {

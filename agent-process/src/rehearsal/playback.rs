@@ -271,7 +271,7 @@ fn run_tool<T: Tools>(
 ) -> Option<PlaybackEnd> {
     let fate = match side.tools.approval(call) {
         Approve::Always => CallDisposition::Runs,
-        Approve::Ask => CallDisposition::Asks,
+        Approve::Ask | Approve::AskTwo => CallDisposition::Asks,
         Approve::Never => CallDisposition::Refused("`approve: never` does not allow it".to_owned()),
     };
     let note = Call {

@@ -48,7 +48,7 @@ impl ToolRules for FixedTools {
     }
 
     fn needs_person(&self, call: &ToolCall) -> bool {
-        self.approve(&call.tool_name) == Approve::Ask
+        self.approve(&call.tool_name).needs_person()
     }
 
     fn error_limit_chars(&self, _: &str) -> usize {

@@ -357,7 +357,7 @@ impl<'a, T: Tools> Player<'a, T> {
     fn run_tool(&mut self, key: CallKey, call: &ToolCall) -> Option<PlayedEnd> {
         let fate = match self.side.side.tools.approval(call) {
             Approve::Always => CallFate::Runs,
-            Approve::Ask => CallFate::Asks,
+            Approve::Ask | Approve::AskTwo => CallFate::Asks,
             Approve::Never => CallFate::Refused {
                 why: "`approve: never` does not allow it".to_owned(),
             },

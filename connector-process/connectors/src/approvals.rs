@@ -246,6 +246,8 @@ mod tests {
             tool_name: tool.to_owned(),
             input: Value::Null,
             may_have_begun: false,
+            needs_two: false,
+            first_approval: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use goondan_protocol::decision::DecisionShow;
+use goondan_protocol::decision::{DecisionShow, DecisionSubject};
 use goondan_protocol::ids::DecisionId;
 use goondan_protocol::limits::MAX_DECISIONS_SHOWN;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub(super) enum DecisionAction {
     Post(DecisionId, Message),
     /// Replace the message at this location.
     Edit(String, Message),
+    /// Replace the message at this location, whose decision still waits.
+    Update(String, Message),
     /// Send this notice to a user who pressed a button.
     Tell(String, String),
 }
@@ -27,6 +29,8 @@ struct PostedDecision {
     id: DecisionId,
     /// The decision to post; `None` once it is posted or no longer waits.
     show: Option<Box<DecisionShow>>,
+    /// A newer text for the message, while the decision waits.
+    update: Option<Message>,
     place: Option<String>,
     /// The start of its description.
     about: String,
@@ -71,6 +75,7 @@ impl DecisionPoller {
         let entries = remembered.approvals.into_iter().map(|kept| PostedDecision {
             id: kept.id,
             show: None,
+            update: None,
             place: Some(kept.place),
             about: kept.about,
             takes_reply: kept.takes_reply,
@@ -113,7 +118,7 @@ impl DecisionPoller {
         match news {
             DecisionNews::Show(show) => {
                 if self.entries.iter().any(|it| it.id == show.decision_id) {
-                    return;
+                    return self.update(&show);
                 }
                 self.entries.push_back(PostedDecision {
                     id: show.decision_id.clone(),
@@ -121,6 +126,7 @@ impl DecisionPoller {
                     about: texts::about(&show),
                     takes_reply: texts::waits(&show).reply.is_some(),
                     how: None,
+                    update: None,
                     show: Some(show),
                 });
             }
@@ -133,10 +139,28 @@ impl DecisionPoller {
                 });
                 let of_it = self.entries.iter_mut();
                 for entry in of_it.filter(|it| it.id == closed.decision_id) {
-                    entry.show = None;
+                    (entry.show, entry.update) = (None, None);
                     entry.how = Some(closed.how.clone());
                 }
             }
+        }
+    }
+
+    /// Replaces the text of a decision that waits, because one of two people approved it.
+    fn update(&mut self, show: &DecisionShow) {
+        let DecisionSubject::Call {
+            first_approval: Some(_),
+            ..
+        } = &show.about
+        else {
+            return;
+        };
+        let mut entries = self.entries.iter_mut();
+        let mut waiting = entries
+            .by_ref()
+            .filter(|it| it.id == show.decision_id && it.how.is_none());
+        if let Some(entry) = waiting.next() {
+            entry.update = Some(texts::waits(show));
         }
     }
 
@@ -156,6 +180,7 @@ impl DecisionPoller {
             self.entries.push_back(PostedDecision {
                 id: note.decision_id,
                 show: None,
+                update: None,
                 place: Some(note.place),
                 about: String::new(),
                 takes_reply: false,
@@ -174,6 +199,10 @@ impl DecisionPoller {
             (Some(place), Some(how), _) => {
                 let message = texts::closed(&entry.id, how, &entry.about);
                 Some(DecisionAction::Edit(place.clone(), message))
+            }
+            (Some(place), None, _) => {
+                let message = entry.update.clone()?;
+                Some(DecisionAction::Update(place.clone(), message))
             }
             (None, _, Some(show)) => {
                 Some(DecisionAction::Post(entry.id.clone(), texts::waits(show)))
@@ -196,6 +225,14 @@ impl DecisionPoller {
         }
     }
 
+    /// Records that a message has its newer text.
+    pub(super) fn updated(&mut self, place: &str) {
+        let mut entries = self.entries.iter_mut();
+        if let Some(entry) = entries.find(|it| it.place.as_deref() == Some(place)) {
+            entry.update = None;
+        }
+    }
+
     /// Records that a message shows its decision as no longer waiting.
     pub(super) fn edited(&mut self, place: &str) {
         let is_it = |it: &PostedDecision| it.place.as_deref() == Some(place);
@@ -215,13 +252,21 @@ impl DecisionPoller {
         self.posting = None;
         let is_of_work = |entry: &PostedDecision| match work {
             DecisionAction::Post(id, _) => entry.id == *id && entry.place.is_none(),
-            DecisionAction::Edit(place, _) => entry.place.as_deref() == Some(place),
+            DecisionAction::Edit(place, _) | DecisionAction::Update(place, _) => {
+                entry.place.as_deref() == Some(place)
+            }
             DecisionAction::Tell(..) => false,
         };
         let at = self.entries.iter().position(is_of_work);
-        let Some(entry) = at.and_then(|at| self.entries.remove(at)) else {
+        let Some(mut entry) = at.and_then(|at| self.entries.remove(at)) else {
             return false;
         };
+        if let DecisionAction::Update(..) = work {
+            // The message keeps its buttons, with the older text.
+            entry.update = entry.update.filter(|_| !is_final);
+            self.entries.push_back(entry);
+            return false;
+        }
         let is_unseen = entry.place.is_none() && entry.how.is_some();
         let gives_up = is_final && entry.place.is_some();
         if !is_unseen && !gives_up {
@@ -233,7 +278,7 @@ impl DecisionPoller {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::decision::{DecisionClosed, DecisionForm, DecisionSubject};
+    use goondan_protocol::decision::{DecisionClosed, DecisionForm};
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
@@ -252,6 +297,8 @@ mod tests {
                 tool_name: "bash__exec".to_owned(),
                 input: json!({"command": "ls"}),
                 may_have_begun: false,
+                needs_two: false,
+                first_approval: None,
             },
             form: DecisionForm::default(),
             expires: None,
@@ -307,6 +354,57 @@ mod tests {
         assert_eq!(restarted(&desk).known(), [id("a-1")], "it is still there");
         assert_eq!(begin_edit(&mut desk), "5:1001");
         desk.edited("5:1001");
+        assert_eq!((desk.begin(true), desk.known()), (None, vec![]));
+    }
+
+    /// The call with the first of two approvals.
+    fn approved_by_one(text: &str) -> DecisionNews {
+        let DecisionNews::Show(mut news) = show(text) else {
+            panic!("it is shown");
+        };
+        if let DecisionSubject::Call {
+            needs_two,
+            first_approval,
+            ..
+        } = &mut news.about
+        {
+            *needs_two = true;
+            *first_approval = Some("1 of 2, by telegram:7".to_owned());
+        }
+        DecisionNews::Show(news)
+    }
+
+    #[test]
+    fn need_1_first_of_two_approvals_updates_the_message() {
+        let mut desk = DecisionPoller::of(None);
+        desk.hear(show("a-1"));
+        begin_post(&mut desk);
+        // It was approved while it was being posted.
+        desk.hear(approved_by_one("a-1"));
+        desk.posted(&id("a-1"), "p".to_owned());
+        let update = |desk: &mut DecisionPoller| match desk.begin(true) {
+            Some(DecisionAction::Update(place, message)) => {
+                assert!(message.buttons.is_some() && place == "p");
+                let shown = "Two people must approve it; approved: 1 of 2, by telegram:7.";
+                assert!(message.head.contains(shown), "{message:?}");
+                DecisionAction::Update(place, message)
+            }
+            other => panic!("{other:?}"),
+        };
+        let failed = update(&mut desk);
+        assert!(!desk.failed(&failed, false), "it is tried again");
+        update(&mut desk);
+        desk.updated("p");
+        assert_eq!((desk.begin(true), desk.known()), (None, vec![id("a-1")]));
+        // The outcome comes first, and an update that the service rejects is abandoned.
+        desk.hear(approved_by_one("a-1"));
+        let failed = update(&mut desk);
+        assert!(!desk.failed(&failed, true), "the message is still there");
+        assert_eq!(desk.begin(true), None);
+        desk.hear(approved_by_one("a-1"));
+        desk.hear(close("a-1"));
+        assert_eq!(begin_edit(&mut desk), "p");
+        desk.edited("p");
         assert_eq!((desk.begin(true), desk.known()), (None, vec![]));
     }
 

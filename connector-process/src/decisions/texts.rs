@@ -42,6 +42,18 @@ pub(super) fn waits(show: &DecisionShow) -> Message {
     {
         head.push_str(" It may have started already, under an earlier rule.");
     }
+    if let DecisionSubject::Call {
+        needs_two: true,
+        first_approval,
+        ..
+    } = &show.about
+    {
+        head.push_str(" Two people must approve it");
+        if let Some(first) = first_approval {
+            head.push_str(&format!("; approved: {}", one_line(first)));
+        }
+        head.push('.');
+    }
     if let Some(expires) = &show.expires {
         let mut outcome = one_line(&expires.outcome);
         cut(&mut outcome, DECISION_DEFAULT_UNITS_MAX);
@@ -250,7 +262,7 @@ fn cut(text: &mut String, units_max: usize) -> bool {
 /// Message shown to the user who pressed a button.
 pub(super) fn verdict(verdict: &DecisionVerdict) -> String {
     match verdict {
-        DecisionVerdict::Decided { how } => {
+        DecisionVerdict::Decided { how } | DecisionVerdict::Counted { message: how } => {
             let mut chars = how.chars();
             let first = chars.next().map(|first| first.to_uppercase().to_string());
             let rest = chars.as_str();
@@ -273,7 +285,9 @@ pub(super) fn settled(verdict: &DecisionVerdict) -> Option<String> {
             Some(how.clone())
         }
         DecisionVerdict::Over {} => Some("over: it no longer needs you".to_owned()),
-        DecisionVerdict::NotAllowed { .. } | DecisionVerdict::NotNow { .. } => None,
+        DecisionVerdict::NotAllowed { .. }
+        | DecisionVerdict::NotNow { .. }
+        | DecisionVerdict::Counted { .. } => None,
     }
 }
 
@@ -288,6 +302,8 @@ mod tests {
         DecisionShow {
             decision_id: "a-1".parse().unwrap(),
             about: DecisionSubject::Call {
+                needs_two: false,
+                first_approval: None,
                 instance_key: "ann".parse().unwrap(),
                 agent_name: "careful".parse().unwrap(),
                 tool_name: "bash__exec".to_owned(),

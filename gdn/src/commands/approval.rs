@@ -269,7 +269,19 @@ fn fields_of(approval: &ApprovalInfo, now: Timestamp) -> Table {
             format!("{} unless decided before", text::clock(denied_at)),
         );
     }
+    if approval.needs_two {
+        table.field("Approved", approved_by(approval));
+    }
     table
+}
+
+/// Approvals so far of a call that two people must approve.
+pub(super) fn approved_by(approval: &ApprovalInfo) -> String {
+    let first = approval.first_approval.as_ref();
+    first.map_or_else(
+        || "0 of 2".to_owned(),
+        |first| text::one_line(&first.in_words()),
+    )
 }
 
 /// Arguments of a call, one block for each, so that every line is visible.
@@ -436,6 +448,7 @@ fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Res
         tool_name,
         is_changed,
         always,
+        needs_another,
         ..
     } = decided;
     let changed = match is_changed {
@@ -446,6 +459,9 @@ fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Res
     output.data(format!(
         "{how} {approval_id}: {tool_name} in conversation {instance_key}{changed}"
     ))?;
+    if *needs_another {
+        output.note(FIRST_OF_TWO);
+    }
     if let Some(scope) = always {
         let revoke = context.command(&format!("inbox revoke {approval_id}"));
         output.note(format!(
@@ -455,6 +471,9 @@ fn print_decided(how: &str, decided: &ApprovalDecided, context: &Context) -> Res
     }
     Ok(())
 }
+
+/// Note for the first of two people who approves a call.
+pub(super) const FIRST_OF_TWO: &str = "1 of 2: another person must approve the call before it runs";
 
 /// The conversations that a standing approval covers, in words.
 pub(super) fn scope_words(scope: ApprovalScope) -> &'static str {

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use self::arrivals::{Arrival, ChatProgress};
 use self::editor::EditorInput;
 use self::lines::{ChatInput, InputLines, decision, is_yes, parse};
+use super::approval::FIRST_OF_TWO;
 use super::ask::{AgentInput, RecipientArgs, is_shown, reply_of};
 use super::transcript::{self, Transcript};
 use super::{approval, call_arguments, cancel, images, instance, names, rewind, turns, usage};
@@ -574,13 +575,16 @@ impl ChatSession<'_> {
             input,
             always,
         };
-        self.request(decide).await?;
+        let decided = self.request(decide).await?;
         let output = self.context.output;
         output.note(format!(
             "{word}: {} {}",
             text::one_line(&call.tool_name),
             text::one_line(&summary)
         ));
+        if decided.needs_another {
+            output.note(FIRST_OF_TWO);
+        }
         if always.is_some() {
             output.note(format!("Revoke that: {}", self.context.command(&revoke)));
         }

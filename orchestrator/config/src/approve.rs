@@ -16,7 +16,7 @@ pub(crate) const APPROVE: Field = Field::optional(
     "approve",
     FieldType::WordOr(Approve::WORDS, &RULES),
     "Calls that need a person's approval. `always`: calls run without approval. `ask`: every call \
-     needs approval. `never`: every call is denied. Or rules by export and arguments.",
+     needs approval. `askTwo`: every call needs the approval of two people. `never`: every call is denied. Or rules by export and arguments.",
 )
 .or(FieldDefault::Text("always"));
 

@@ -264,6 +264,7 @@ impl Masks {
             ToConnector::DecisionVerdict(
                 DecisionVerdict::Decided { how: text }
                 | DecisionVerdict::DecidedBefore { how: text }
+                | DecisionVerdict::Counted { message: text }
                 | DecisionVerdict::NotAllowed { message: text }
                 | DecisionVerdict::NotNow { message: text },
             ) => self.mask(text),

@@ -76,7 +76,7 @@ mod spans;
 mod tail;
 mod turn;
 
-pub use approvals::{Approval, ApprovalMark, ApprovalRequest, CallDecision};
+pub use approvals::{Approval, ApprovalMark, ApprovalRequest, CallDecision, FirstConsent};
 pub use cancellation::CancelScope;
 pub(crate) use check::{HISTORY_ADVICE, check_history, check_json, check_ledger, check_log, odd};
 pub use event_log::{ObservedPage, read_event_log, read_event_log_before};

@@ -123,6 +123,34 @@ pub struct ApprovalInfo {
     /// Time at which an undecided call is denied; absent if it waits without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_at: Option<Timestamp>,
+    /// True if two different people must approve it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_two: bool,
+    /// The approval of the first of two people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_approval: Option<FirstApproval>,
+}
+
+/// The approval of the first of two people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstApproval {
+    /// The user of a chat, such as `telegram:12345`; absent for a client of the control API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Time of the approval.
+    pub at: Timestamp,
+}
+
+impl FirstApproval {
+    /// The approval in words, such as `1 of 2, by telegram:12345`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!(
+            "1 of 2, by {}",
+            self.by.as_deref().unwrap_or("the operator")
+        )
+    }
 }
 
 impl ApprovalInfo {
@@ -168,6 +196,9 @@ pub struct ApprovalDecided {
     /// Scope of the standing approval that was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<ApprovalScope>,
+    /// True if the call still waits, because another person must approve it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_another: bool,
 }
 
 /// `approval.standing`: one page of the standing approvals, oldest first (`OBS-1`).

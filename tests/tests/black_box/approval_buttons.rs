@@ -12,9 +12,9 @@ use sha2::Sha256;
 
 use crate::approvals::{event, id_of, project, runs_of, sent, the_call, waiting};
 
-const CHAT: i64 = -5;
+pub(crate) const CHAT: i64 = -5;
 /// User who may decide in the chat.
-const ANN: i64 = 7;
+pub(crate) const ANN: i64 = 7;
 /// User who may not.
 const EVE: i64 = 8;
 
@@ -46,14 +46,14 @@ spec:
     ))
 }
 
-fn deeds(telegram: &Telegram, method: &str) -> Vec<BotAction> {
+pub(crate) fn deeds(telegram: &Telegram, method: &str) -> Vec<BotAction> {
     let mut deeds = telegram.deeds();
     deeds.retain(|deed| deed.method == method);
     deeds
 }
 
 /// The message about a call.
-fn message_of(telegram: &Telegram, id: &str) -> BotAction {
+pub(crate) fn message_of(telegram: &Telegram, id: &str) -> BotAction {
     wait_for("it is shown in the chat", || {
         let mut posted = deeds(telegram, "sendMessage").into_iter();
         posted.find(|deed| deed.params["text"].as_str().unwrap().contains(id))
@@ -61,7 +61,7 @@ fn message_of(telegram: &Telegram, id: &str) -> BotAction {
 }
 
 /// Message shown to the user who pressed the button.
-fn notice_for(telegram: &Telegram, query: &str) -> String {
+pub(crate) fn notice_for(telegram: &Telegram, query: &str) -> String {
     wait_for("the notice for the user who pressed", || {
         notice_so_far(telegram, query)
     })
@@ -74,13 +74,13 @@ fn notice_so_far(telegram: &Telegram, query: &str) -> Option<String> {
     Some(answer.params["text"].as_str().unwrap().to_owned())
 }
 
-fn press(telegram: &Telegram, user: i64, message: &BotAction, data: &str) -> String {
+pub(crate) fn press(telegram: &Telegram, user: i64, message: &BotAction, data: &str) -> String {
     let query = telegram.press(user, (CHAT, message.message_id), data);
     notice_for(telegram, &query)
 }
 
 /// Waits until a message loses its buttons and shows the outcome of its call.
-fn loses_its_buttons(telegram: &Telegram, message: &BotAction, how: &str) {
+pub(crate) fn loses_its_buttons(telegram: &Telegram, message: &BotAction, how: &str) {
     wait_until("the outcome in the message", || {
         let edits = deeds(telegram, "editMessageText");
         let mut of_it = edits
@@ -95,7 +95,7 @@ fn loses_its_buttons(telegram: &Telegram, message: &BotAction, how: &str) {
 }
 
 /// Waits until the connection has recorded that it shows a call.
-fn is_remembered(home: &Home, connection: &str, id: &str) {
+pub(crate) fn is_remembered(home: &Home, connection: &str, id: &str) {
     let directory = home.workspace_dir().join("connectors");
     wait_until("it is remembered where it is shown", || {
         let entries = std::fs::read_dir(&directory).into_iter().flatten();

@@ -292,6 +292,7 @@ mod tool_search;
 #[cfg(test)]
 mod top;
 #[cfg(test)]
+mod two_people;
 mod types;
 #[cfg(test)]
 mod units;

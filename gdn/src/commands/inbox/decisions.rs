@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::details::Subject;
 use super::items::{InboxItem, Target};
 use crate::client::Client;
-use crate::commands::approval::scope_words;
+use crate::commands::approval::{FIRST_OF_TWO, scope_words};
 use crate::commands::permission;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -133,6 +133,9 @@ pub(in crate::commands) async fn decide(
                 ApprovalDecision::Approved => "Approved",
                 ApprovalDecision::Denied => "Denied",
             };
+            if decided.needs_another {
+                return Ok(format!("{word} {id}. {FIRST_OF_TWO}."));
+            }
             match (decided.is_changed, decided.always) {
                 (true, _) => format!("{word} {id} with changed arguments."),
                 (false, Some(scope)) => format!(

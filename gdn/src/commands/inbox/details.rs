@@ -57,8 +57,13 @@ pub(in crate::commands) async fn read(
                 false => "",
             };
             let tool = text::one_line(&detail.approval.tool_name);
+            let approved = match detail.approval.needs_two {
+                true => format!("\nApproved: {}", approval::approved_by(&detail.approval)),
+                false => String::new(),
+            };
+            let arguments = approval::arguments(&detail.input);
             Details {
-                text: format!("{tool}\n{}{warning}", approval::arguments(&detail.input)),
+                text: format!("{tool}\n{arguments}{approved}{warning}"),
                 json: json!({ "toolName": detail.approval.tool_name, "input": detail.input }),
                 subject: Subject::Call(Box::new(detail)),
             }

@@ -17,6 +17,7 @@ use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
 use crate::client::{CallError, Client};
+use crate::commands::approval::approved_by;
 use crate::commands::health;
 use crate::context::Context;
 use crate::output::text::{self, shell_quoted};
@@ -285,6 +286,11 @@ impl Reader<'_> {
             format!("inbox approve {id}"),
             format!("inbox deny {id} --reason '…'"),
         ];
+        let call = format!("{} {}", info.tool_name, info.summary);
+        let subject = match info.needs_two {
+            true => format!("[approved: {}] {call}", approved_by(&info)),
+            false => call,
+        };
         let item = InboxItem {
             kind: "approval",
             commands: self.commands(&info.workspace_id, commands),
@@ -293,7 +299,7 @@ impl Reader<'_> {
             from: Some(info.agent_name.to_string()),
             since: Some(info.asked_at),
             until: info.denied_at,
-            subject: format!("{} {}", info.tool_name, info.summary),
+            subject,
             default: match info.denied_at {
                 Some(_) => "the call is denied",
                 None => "the call waits",

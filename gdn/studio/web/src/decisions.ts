@@ -117,8 +117,16 @@ function approvalView({ approval, input }: ApprovalWithInput, decider: Decider, 
   const otherwise = deniedAt === undefined ? 'the turn keeps waiting' : html`it is denied at ${view.timeView(deniedAt)}`;
   return itemFrame(item, { who, since: askedAt, otherwise },
     html`${approval.mayHaveBegun === true ? html`<p class="warn">A process that ended may have started this call already.</p>` : nothing}
+      ${consentView(approval)}
       ${input === undefined ? html`<p><code>${oneLine(approval.summary)}</code></p>` : argumentsView(input, approval.toolName)}
       ${approvalButtons(approval, decider)}`);
+}
+
+/** Approvals so far of a call that two people must approve. */
+function consentView({ needsTwo, firstApproval }: Approval): TemplateResult | typeof nothing {
+  if (needsTwo !== true) return nothing;
+  const approved = firstApproval === undefined ? '0 of 2' : `1 of 2, by ${oneLine(firstApproval.by ?? 'the operator')}`;
+  return html`<p>Two people must approve it. Approved: ${approved}</p>`;
 }
 
 function approvalButtons({ approvalId, toolName, workspaceId }: Approval, decider: Decider): TemplateResult {
@@ -136,6 +144,7 @@ export function approvalDecision(approval: Approval, decider: Decider): Template
     <p><strong>Waits for a person</strong>, asked ${view.agoView(askedAt)}: <span class="name">${oneLine(toolName)}</span></p>
     <p><code>${oneLine(summary)}</code></p>
     ${approval.mayHaveBegun === true ? html`<p class="warn">A process that ended may have started this call already.</p>` : nothing}
+    ${consentView(approval)}
     ${approvalButtons(approval, decider)}</section>`;
 }
 
@@ -152,7 +161,8 @@ async function denyCall(decider: Decider, workspaceId: string, approvalId: strin
 async function decideCall(decider: Decider, workspaceId: string, approvalId: string, decision: string, reason = ''): Promise<void> {
   await decider.act(decision === 'approved' ? 'Approving' : 'Denying', async () => {
     const params = { workspaceId, approvalId, decision, ...(reason === '' ? {} : { reason }) };
-    const done = await call<{ decision: string; toolName: string }>('approval.decide', params);
+    const done = await call<{ decision: string; toolName: string; needsAnother?: boolean }>('approval.decide', params);
+    if (done.needsAnother === true) return `${oneLine(done.toolName)} (${approvalId}): 1 of 2, another person must approve it.`;
     return `${oneLine(done.toolName)} (${approvalId}) is ${done.decision}.`;
   });
 }

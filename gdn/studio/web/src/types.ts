@@ -194,6 +194,10 @@ export interface Approval {
   mayHaveBegun?: boolean;
   /** Time at which it is denied if it is still undecided. */
   deniedAt?: Time;
+  /** True if two different people must approve it. */
+  needsTwo?: boolean;
+  /** The approval of the first of two people. */
+  firstApproval?: { by?: string; at: Time };
 }
 
 /** A question to a person. */

@@ -33,9 +33,9 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Approval, ApprovalMark, ApprovalRequest};
 use goondan_store::writer::operation::NoteApproval;
 
-pub(super) use self::decisions::AuthorizedDecision;
 pub(crate) use self::decisions::DecisionRequester;
 use self::decisions::is_timeout;
+pub(super) use self::decisions::{AuthorizedDecision, CONSENT_IN_PROGRESS};
 use self::pending::{Approvals, OpenApproval};
 use super::Workspace;
 use super::agent_replies::pending_replies::Requester;
@@ -66,6 +66,7 @@ impl Workspace {
             input,
             schema,
             may_have_begun,
+            needs_two,
         } = ask.question
         else {
             return;
@@ -79,6 +80,7 @@ impl Workspace {
             input,
             schema,
             may_have_begun,
+            needs_two,
             at: cx.now().wall,
         };
         let Some(entry) = self.conversations.get_mut(&at.instance_key) else {
@@ -89,7 +91,7 @@ impl Workspace {
         }
         if let Some(open) = entry.approvals_mut().of_call(&call) {
             let known = &open.known.call;
-            if known.tool_name == call.tool_name && known.input == call.input {
+            if is_same(known, &call) {
                 let id = known.approval_id.clone();
                 open.requester = Some(requester);
                 // The daemon may have ended between the standing approval and this decision.
@@ -172,11 +174,13 @@ impl Workspace {
                 turn_id,
                 known: Approval {
                     call,
+                    consent: None,
                     decided: None,
                     is_handed: false,
                 },
                 requester,
                 is_deciding: false,
+                is_consenting: false,
                 is_handing: false,
                 is_told: false,
                 deny_from_ms: 0,
@@ -379,6 +383,12 @@ impl Conversation {
             ..RuntimeEvent::new(kind, cx.now().wall, place, whose, turn.turn_id.clone())
         })
     }
+}
+
+/// True if a repeated request is for the call that is known already, under the same rule.
+fn is_same(known: &ApprovalRequest, call: &ApprovalRequest) -> bool {
+    let is_same_rule = known.needs_two == call.needs_two;
+    is_same_rule && known.tool_name == call.tool_name && known.input == call.input
 }
 
 /// Checks that a call is small enough to be shown in full.

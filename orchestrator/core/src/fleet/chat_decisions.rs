@@ -13,16 +13,16 @@ use std::collections::BTreeSet;
 use goondan_config::{ApprovalChat, DecisionClass, DecisionKind};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::decision::{
-    DecisionAnswer, DecisionButton, DecisionClosed, DecisionPress, DecisionShow, DecisionVerdict,
-    DecisionsFollow,
+    DecisionAnswer, DecisionButton, DecisionClosed, DecisionPress, DecisionShow, DecisionSubject,
+    DecisionVerdict, DecisionsFollow,
 };
-use goondan_protocol::ids::{ApprovalId, ConnectionName, DecisionId, InstanceKey};
+use goondan_protocol::ids::{ApprovalId, ConnectionName, DecisionId, InstanceKey, InstanceRef};
 use goondan_protocol::ipc::ToConnector;
 use goondan_protocol::limits::MAX_DECISIONS_SHOWN;
 use goondan_protocol::time::Timestamp;
 
 use super::Workspace;
-use super::approvals::{AuthorizedDecision, DecisionRequester};
+use super::approvals::{AuthorizedDecision, CONSENT_IN_PROGRESS, DecisionRequester};
 use super::conversation::Conversation;
 use crate::bus::context::Cx;
 use crate::bus::queue::{Message, Notice};
@@ -80,14 +80,24 @@ impl ShownDecisions {
     }
 
     /// Determines the state of the approvals that the process reported as shown.
-    fn settle_sought(&mut self, cx: &mut Cx, status: impl Fn(&ApprovalId) -> ApprovalStatus) {
+    /// Returns those that wait.
+    fn settle_sought(
+        &mut self,
+        cx: &mut Cx,
+        status: impl Fn(&ApprovalId) -> ApprovalStatus,
+    ) -> Vec<ApprovalId> {
+        let mut waiting = Vec::new();
         for decision_id in std::mem::take(&mut self.sought) {
             match status(&decision_id.to_approval()) {
                 ApprovalStatus::Unknown => drop(self.sought.insert(decision_id)),
-                ApprovalStatus::Waits => drop(self.calls.insert(decision_id)),
+                ApprovalStatus::Waits => {
+                    waiting.push(decision_id.to_approval());
+                    self.calls.insert(decision_id);
+                }
                 ApprovalStatus::Closed(how) => self.tell_closed(cx, decision_id, how),
             }
         }
+        waiting
     }
 
     /// Shows pending approvals, longest waiting first, up to the limit.
@@ -117,6 +127,15 @@ impl ShownDecisions {
         }
         self.others.insert(show.decision_id.clone());
         cx.tell_connector(process, ToConnector::DecisionShow(Box::new(show)));
+    }
+
+    /// Updates a call that is shown, because one of two people approved it.
+    fn update(&self, cx: &mut Cx, show: DecisionShow) {
+        if let Some(process) = self.process
+            && self.calls.contains(&show.decision_id)
+        {
+            cx.tell_connector(process, ToConnector::DecisionShow(Box::new(show)));
+        }
     }
 
     /// Updates a closed decision, if it is shown.
@@ -250,8 +269,16 @@ impl Workspace {
                 None => ApprovalStatus::Unknown,
             }
         };
-        if let Some(connector) = self.connectors.get_mut(name) {
-            connector.showing_mut().settle_sought(cx, status);
+        let Some(connector) = self.connectors.get_mut(name) else {
+            return;
+        };
+        let waiting = connector.showing_mut().settle_sought(cx, status);
+        // The daemon may have ended between the first approval and the update of the message.
+        for id in waiting {
+            if let Some((key, _)) = self.find_approval(&id) {
+                let at = self.conversation_ref(key);
+                self.show_first_approval(cx, &at, &id);
+            }
         }
     }
 
@@ -320,6 +347,22 @@ impl Workspace {
         }
     }
 
+    /// Updates a call in the connections that show it, because one of two people approved it.
+    pub(super) fn show_first_approval(&self, cx: &mut Cx, at: &InstanceRef, id: &ApprovalId) {
+        let policy = self.approval_policy();
+        let Some(entry) = self.conversations.get(&at.instance_key) else {
+            return;
+        };
+        let whose = (&at.instance_key, entry.agent());
+        let shows = entry.approvals().to_show(whose, policy, |it| it == id);
+        let shows = shows.filter(|(_, show)| is_approved_by_one(show));
+        for (_, show) in shows {
+            for connector in self.connectors.values() {
+                connector.showing().update(cx, show.clone());
+            }
+        }
+    }
+
     /// Handles a button press about a call of a conversation, by an authorized user.
     pub(crate) fn on_approval_press(
         &mut self,
@@ -333,7 +376,7 @@ impl Workspace {
         let Some(entry) = self.conversations.get_mut(key) else {
             return Err(DecisionVerdict::Over {});
         };
-        let decision = entry.judge_press(chat, press)?;
+        let decision = entry.judge_press(chat, &by, press)?;
         let decider = DecisionRequester::Button(request);
         let chosen = AuthorizedDecision {
             approval_id: press.decision_id.to_approval(),
@@ -392,6 +435,7 @@ impl Conversation {
     fn judge_press(
         &self,
         chat: &ApprovalChat,
+        by: &str,
         press: &DecisionPress,
     ) -> Result<ApprovalDecision, DecisionVerdict> {
         let not_allowed = |message: String| Err(DecisionVerdict::NotAllowed { message });
@@ -404,6 +448,10 @@ impl Conversation {
         if let Some(reason) = chat.refusal(class) {
             return not_allowed(reason.to_owned());
         }
+        if approvals.is_consenting(&approval_id) {
+            let message = CONSENT_IN_PROGRESS.to_owned();
+            return Err(DecisionVerdict::NotNow { message });
+        }
         if let Some(how) = approvals.decided_or_deciding(&approval_id) {
             return Err(DecisionVerdict::DecidedBefore { how });
         }
@@ -415,6 +463,14 @@ impl Conversation {
                 not_allowed(format!(
                     "it is too long for a message; see it with `gdn inbox approvals {approval_id}`"
                 ))
+            }
+            DecisionAnswer::Button(DecisionButton::Approve)
+                if approvals.has_consented(&approval_id, by) =>
+            {
+                not_allowed(
+                    "you approved it already (1 of 2), and another person must approve it, too"
+                        .to_owned(),
+                )
             }
             DecisionAnswer::Button(DecisionButton::Approve) => Ok(ApprovalDecision::Approved),
             DecisionAnswer::Button(DecisionButton::Option(_)) | DecisionAnswer::Text(_) => {
@@ -429,6 +485,17 @@ impl Cx {
     pub(crate) fn answer_press(&mut self, press: ChildRequest, verdict: DecisionVerdict) {
         self.answer_connector(press, ToConnector::DecisionVerdict(verdict));
     }
+}
+
+/// True if one of the two people that a call needs approved it.
+fn is_approved_by_one(show: &DecisionShow) -> bool {
+    matches!(
+        &show.about,
+        DecisionSubject::Call {
+            first_approval: Some(_),
+            ..
+        }
+    )
 }
 
 /// Maximum length of a user id repeated in a message, in characters.

@@ -49,7 +49,13 @@ pub(super) fn decide_some(world: &mut World) {
 
 pub(super) fn decide_all(world: &mut World) {
     for info in std::mem::take(&mut world.waiting_calls) {
-        decide(world, &info, ApprovalDecision::Approved);
+        // Another approval of a client would have no effect.
+        let first = info.first_approval.as_ref();
+        let decision = match first.is_some_and(|first| first.by.is_none()) {
+            true => ApprovalDecision::Denied,
+            false => ApprovalDecision::Approved,
+        };
+        decide(world, &info, decision);
     }
     look(world);
 }

@@ -25,10 +25,10 @@ impl Chat {
         self.0.iter().cloned().collect()
     }
 
-    /// Posts a message with buttons.
-    pub(super) fn show(&mut self, id: &ApprovalId) {
+    /// Posts a message with buttons, or updates it with the first of two approvals.
+    pub(super) fn show(&mut self, id: &ApprovalId, is_update: bool) {
         let is_new = self.0.insert(id.clone());
-        assert!(is_new, "`{id}` is shown twice");
+        assert!(is_new || is_update, "`{id}` is shown twice");
     }
 
     /// Removes a message's buttons.

@@ -23,8 +23,23 @@ pub(super) fn ask_of(turn_id: &TurnId, event_id: &EventId) -> AgentAsk {
             input: json!({"command": event_id}),
             schema: None,
             may_have_begun: false,
+            needs_two: is_for_two(event_id),
         },
     }
+}
+
+/// True if two people must approve the call of an event's turn.
+fn is_for_two(event_id: &EventId) -> bool {
+    event_id.as_str().bytes().fold(0_u8, u8::wrapping_add) % 3 == 0
+}
+
+/// A person who decides in the simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Decider {
+    /// Every client.
+    Client,
+    /// The user of the chat.
+    User,
 }
 
 /// Decisions, and their delivery to agents. Each turn requests approval of one call.
@@ -34,6 +49,10 @@ pub(super) struct Decisions {
     ids: HashMap<TurnId, ApprovalId>,
     /// Requested decisions, applied or not.
     wanted: HashSet<(ApprovalId, &'static str)>,
+    /// People who tried to approve, with or without effect.
+    approvers: HashSet<(ApprovalId, Decider)>,
+    /// The first of two approvals, as confirmed to the person.
+    first: HashMap<ApprovalId, Decider>,
     taken: HashMap<ApprovalId, ApprovalDecision>,
     told: HashMap<ApprovalId, ApprovalDecision>,
     /// Approvals reported as closed to a chat.
@@ -51,6 +70,12 @@ impl Decisions {
             assert_eq!(known, id, "one call is asked about twice");
             assert!(!self.taken.contains_key(id), "`{id}` waits and is decided");
             assert!(!self.closed.contains(id), "`{id}` waits and was closed");
+            if let Some(first) = self.first.get(id) {
+                let listed = info.first_approval.as_ref();
+                let listed = listed.expect("the first of two approvals was lost");
+                let is_client = listed.by.is_none();
+                assert_eq!(is_client, *first == Decider::Client, "`{id}`");
+            }
         }
     }
 
@@ -65,8 +90,18 @@ impl Decisions {
     }
 
     /// Records a requested decision. It may be applied even if the daemon crashes.
-    pub(super) fn want(&mut self, id: &ApprovalId, decision: ApprovalDecision) {
+    pub(super) fn want(&mut self, id: &ApprovalId, decision: ApprovalDecision, who: Decider) {
+        if decision == ApprovalDecision::Approved {
+            self.approvers.insert((id.clone(), who));
+        }
         self.wanted.insert((id.clone(), decision.as_str()));
+    }
+
+    /// Records the first of two approvals confirmed to a person, which is durable.
+    pub(super) fn count_first(&mut self, id: &ApprovalId, who: Decider) {
+        let before = self.first.insert(id.clone(), who);
+        assert_eq!(before, None, "`{id}` has two first approvals");
+        assert!(!self.taken.contains_key(id), "`{id}` was decided before");
     }
 
     /// Records a decision confirmed to a user, which is durable.
@@ -79,14 +114,28 @@ impl Decisions {
     /// Records a decision delivered to an agent.
     pub(super) fn tell(
         &mut self,
-        turn_id: &TurnId,
+        ask: &AgentAsk,
         decision: ApprovalDecision,
         has_begun: bool,
     ) -> &'static str {
+        let turn_id = &ask.turn_id;
         let id = self.ids.get(turn_id);
         let id = id.expect("the decided call was never seen").clone();
         let is_wanted = self.wanted.contains(&(id.clone(), decision.as_str()));
         assert!(is_wanted, "no user requested `{id}` {}", decision.as_str());
+        let needs_two = matches!(
+            ask.question,
+            AgentQuestion::Approval {
+                needs_two: true,
+                ..
+            }
+        );
+        if needs_two && decision == ApprovalDecision::Approved {
+            for who in [Decider::Client, Decider::User] {
+                let is_approver = self.approvers.contains(&(id.clone(), who));
+                assert!(is_approver, "`{id}` runs without the approval of {who:?}");
+            }
+        }
         let before = self.told.insert(id.clone(), decision);
         assert!(before.is_none_or(|before| before == decision), "`{id}`");
         self.check(&id);

@@ -8,7 +8,9 @@ use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::call::{
     COMPLETE, CallId, CallOrder, CallOutcome, CallResult, RecordedResult,
 };
-use goondan_protocol::control::{ApprovalInfo, ApprovalsPage, EventInfo, EventsPage, SendResult};
+use goondan_protocol::control::{
+    ApprovalDecided, ApprovalInfo, ApprovalsPage, EventInfo, EventsPage, SendResult,
+};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
@@ -22,7 +24,7 @@ use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
 use super::config::{HELPER_AGENT, key_of};
-use super::decisions::Decisions;
+use super::decisions::{Decider, Decisions};
 use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{ProcessId, RequestToken};
@@ -151,8 +153,8 @@ impl Oracle {
             ..
         } = answer
         {
-            let turn_id = &ask.expect("not requested, or already answered").turn_id;
-            let told = self.decisions.tell(turn_id, *decision, *has_begun);
+            let ask = ask.expect("not requested, or already answered");
+            let told = self.decisions.tell(ask, *decision, *has_begun);
             *self.told.entry(told.to_owned()).or_default() += 1;
             return;
         }
@@ -239,7 +241,9 @@ impl Oracle {
                 self.cancelled.insert(event_id.clone());
                 self.excuse_event(event_id);
             }
-            SimulatedRequest::Decide(id, decision) => self.decisions.want(id, *decision),
+            SimulatedRequest::Decide(id, decision) => {
+                self.decisions.want(id, *decision, Decider::Client)
+            }
             SimulatedRequest::Send { .. }
             | SimulatedRequest::ListParked
             | SimulatedRequest::ListApprovals
@@ -328,8 +332,14 @@ impl Oracle {
                 Err(_) => ResponseEffect::Nothing,
             },
             SimulatedRequest::Decide(id, decision) => {
-                if result.is_ok() {
-                    self.decisions.take(&id, decision);
+                if let Ok(value) = result {
+                    let decided: ApprovalDecided = serde_json::from_value(value.clone()).unwrap();
+                    if decided.needs_another {
+                        self.decisions.count_first(&id, Decider::Client);
+                        self.count_told("approval: 1 of 2".to_owned());
+                    } else {
+                        self.decisions.take(&id, decision);
+                    }
                 }
                 ResponseEffect::Nothing
             }

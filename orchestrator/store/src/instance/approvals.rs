@@ -29,6 +29,20 @@ pub struct ApprovalRequest {
     /// True if an earlier process may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
+    /// True if two different people must approve the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_two: bool,
+    pub at: Timestamp,
+}
+
+/// The approval of the first of two people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstConsent {
+    pub approval_id: ApprovalId,
+    /// The user, if the connection reports one, such as `telegram:12345`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub at: Timestamp,
 }
 
@@ -58,6 +72,9 @@ pub enum ApprovalMark {
     /// id.
     #[serde(rename = "approval_asked")]
     Asked { call: ApprovalRequest },
+    /// The first of two people approves the call.
+    #[serde(rename = "approval_consented")]
+    Consented { consent: FirstConsent },
     #[serde(rename = "approval_decided")]
     Decided { decided: CallDecision },
     /// The decision is about to be handed over. From now on the call may have begun.
@@ -69,10 +86,24 @@ pub enum ApprovalMark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     pub call: ApprovalRequest,
+    /// The approval of the first of two people.
+    pub consent: Option<FirstConsent>,
     /// The decision; `None` while it is pending.
     pub decided: Option<CallDecision>,
     /// True if the decision was handed over.
     pub is_handed: bool,
+}
+
+impl Approval {
+    /// True if a decision does not lack the approval of another person.
+    fn is_agreed(&self, decided: &CallDecision) -> bool {
+        let is_approved = decided.decision == ApprovalDecision::Approved;
+        if !self.call.needs_two || !is_approved {
+            return true;
+        }
+        let first = self.consent.as_ref();
+        first.is_some_and(|first| first.by != decided.by && decided.input.is_none())
+    }
 }
 
 /// Approvals of one turn, in the order of their requests.
@@ -107,14 +138,28 @@ impl Approvals {
                 )),
                 Err(_) => Ok(()),
             },
-            ApprovalMark::Decided { decided } => match &find(&decided.approval_id)?.decided {
-                Some(before) => Err(format!(
-                    "`{}` was {} before",
-                    decided.approval_id,
-                    before.decision.as_str()
-                )),
-                None => Ok(()),
-            },
+            ApprovalMark::Consented { consent } => {
+                let id = &consent.approval_id;
+                let known = find(id)?;
+                match known.call.needs_two && known.consent.is_none() && known.decided.is_none() {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "`{id}` does not wait for the first of two approvals"
+                    )),
+                }
+            }
+            ApprovalMark::Decided { decided } => {
+                let id = &decided.approval_id;
+                let known = find(id)?;
+                if let Some(before) = &known.decided {
+                    let before = before.decision.as_str();
+                    return Err(format!("`{id}` was {before} before"));
+                }
+                match known.is_agreed(decided) {
+                    true => Ok(()),
+                    false => Err(format!("`{id}` needs the approval of two different people")),
+                }
+            }
             ApprovalMark::Handed { approval_id } => {
                 let known = find(approval_id)?;
                 let decision = known.decided.as_ref().map(|decided| decided.decision);
@@ -141,9 +186,15 @@ impl Approvals {
                 });
                 self.0.push(Approval {
                     call,
+                    consent: None,
                     decided: None,
                     is_handed: false,
                 });
+            }
+            ApprovalMark::Consented { consent } => {
+                if let Some(known) = self.get_mut(&consent.approval_id) {
+                    known.consent = Some(consent);
+                }
             }
             ApprovalMark::Decided { decided } => {
                 if let Some(known) = self.get_mut(&decided.approval_id) {
@@ -210,6 +261,7 @@ mod tests {
             input: json!({"command": "rm -r build"}),
             schema: Some(json!({"type": "object"})),
             may_have_begun: false,
+            needs_two: false,
             at: at(1),
         }
     }
@@ -227,6 +279,16 @@ mod tests {
                 input: None,
                 reason: Some("because".to_owned()),
                 by: Some("telegram:5".to_owned()),
+                at: at(2),
+            },
+        }
+    }
+
+    fn consented(id: &str, by: Option<&str>) -> ApprovalMark {
+        ApprovalMark::Consented {
+            consent: FirstConsent {
+                approval_id: id.parse().unwrap(),
+                by: by.map(str::to_owned),
                 at: at(2),
             },
         }
@@ -307,6 +369,47 @@ mod tests {
         };
         store.note_approval(&turn("t1"), anew).unwrap();
         assert_eq!((progress(&store, "a-1"), progress(&store, "a-4")), (0, 1));
+    }
+
+    #[test]
+    fn need_1_call_for_two_needs_approvals_of_different_people() {
+        let disk = in_a_turn();
+        let mut store = open(&disk);
+        let mut note = |mark| store.note_approval(&turn("t1"), mark);
+        let wrong = |noted| matches!(noted, Err(StoreError::WrongApproval { .. }));
+        for id in ["a-1", "a-2"] {
+            let mut call = call(id, id);
+            call.needs_two = true;
+            note(ApprovalMark::Asked { call }).unwrap();
+        }
+        // The helper's decisions are those of `telegram:5`.
+        let approved = |id| decided(id, ApprovalDecision::Approved);
+        assert!(wrong(note(approved("a-1"))), "it has no first approval");
+        note(consented("a-1", Some("telegram:5"))).unwrap();
+        assert!(
+            wrong(note(consented("a-1", None))),
+            "the first one is recorded once"
+        );
+        assert!(wrong(note(approved("a-1"))), "it is the same person");
+        note(consented("a-2", None)).unwrap();
+        note(approved("a-2")).unwrap();
+        note(decided("a-1", ApprovalDecision::Denied)).unwrap();
+        assert!(wrong(note(handed("a-1"))), "it was denied");
+        note(asked("a-3")).unwrap();
+        assert!(wrong(note(consented("a-3", None))), "one person is enough");
+        store.sync().unwrap();
+        drop(store);
+
+        let store = open(&disk);
+        let first: Vec<Option<&str>> = store
+            .approvals()
+            .iter()
+            .map(|known| known.consent.as_ref()?.by.as_deref())
+            .collect();
+        assert_eq!(first, [Some("telegram:5"), None, None]);
+        let is_approved = |known: &Approval| known.consent.is_some() && known.decided.is_some();
+        assert!(store.approvals()[..2].iter().all(is_approved));
+        assert!(store.findings.is_empty(), "{:?}", store.findings);
     }
 
     #[test]

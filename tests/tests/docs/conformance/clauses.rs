@@ -1580,8 +1580,10 @@ pub(super) const GROUPS: &[Group] = &[
                     "need_1_question_is_shown_in_another_chat_after_a_wait",
                     "need_1_a_chat_shows_only_its_kinds_and_tools",
                     "need_1_top_shows_an_item_and_decides_it_with_its_key",
+                    "need_1_first_of_two_approvals_survives_a_kill",
+                    "need_1_two_approvals_at_once_have_one_effect_over_kills",
                 ],
-                note: "one list of all kinds in chats; the consent of two people",
+                note: "one list of all kinds in chats; delegation",
             },
             Row {
                 name: "NEED-2",

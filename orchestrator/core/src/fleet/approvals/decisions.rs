@@ -6,10 +6,11 @@ use goondan_protocol::approval::{ApprovalDecision, ApprovalScope};
 use goondan_protocol::control::{ApprovalDecided, ControlError, DecideApproval, ErrorCode};
 use goondan_protocol::decision::DecisionVerdict;
 use goondan_protocol::ids::{ApprovalId, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::{MAX_APPROVAL_INPUT_BYTES, MAX_APPROVAL_REASON_BYTES};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_store::StoreError;
-use goondan_store::instance::{ApprovalMark, CallDecision};
+use goondan_store::instance::{ApprovalMark, CallDecision, FirstConsent};
 use goondan_store::writer::operation::NoteApproval;
 use serde_json::{Value, json};
 
@@ -65,6 +66,12 @@ continuation! {
         after NoteApproval => workspace.on_approval_decided
 }
 
+continuation! {
+    /// Records the approval of the first of two people.
+    ConsentingFirst { decider: DecisionRequester, consent: FirstConsent }
+        after NoteApproval => workspace.on_first_consent
+}
+
 pub(super) fn no_approval(id: &ApprovalId) -> ControlError {
     let text = format!(
         "no tool call waits for approval `{id}`: its turn has ended, or it has another approval id"
@@ -80,13 +87,28 @@ fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> Contro
         .suggest("list waiting tool calls: `gdn inbox approvals`")
 }
 
+/// Refuses the approval of a person who approved the call before.
+fn approved_before(id: &ApprovalId) -> ControlError {
+    let text = format!(
+        "`{id}` was already approved by a client of this daemon (1 of 2): another person must \
+         approve it; nothing was changed"
+    );
+    ControlError::new(ErrorCode::ApprovalDecided, text).suggest(format!(
+        "ask another person to approve it in a chat, or deny it: `gdn inbox deny {id}`"
+    ))
+}
+
+/// Message for a person whose approval arrives while another one is being recorded.
+pub(in crate::fleet) const CONSENT_IN_PROGRESS: &str =
+    "the approval of another person is being recorded";
+
 /// True if the configuration made this decision, because the time limit was over.
 pub(super) fn is_timeout(decided: &CallDecision) -> bool {
     decided.by.as_deref() == Some(TIMEOUT)
 }
 
 /// Description of a decision for display.
-fn in_words(decided: &CallDecision) -> String {
+fn in_words(decided: &CallDecision, first: Option<&FirstConsent>) -> String {
     let how = decided.decision.as_str();
     if is_timeout(decided) {
         return format!("{how}: no decision was made in time");
@@ -95,6 +117,11 @@ fn in_words(decided: &CallDecision) -> String {
     let by = match by.strip_prefix(STANDING) {
         Some(id) => format!("standing approval {id}"),
         None => by.to_owned(),
+    };
+    let is_approved = decided.decision == ApprovalDecision::Approved;
+    let by = match first.filter(|_| is_approved) {
+        Some(first) => format!("{} and {by}", first.by.as_deref().unwrap_or("the operator")),
+        None => by,
     };
     let how = match decided.input {
         Some(_) => format!("{how} with changed arguments by {by}"),
@@ -181,11 +208,27 @@ impl Workspace {
         let entry = entry.ok_or_else(|| no_approval(&id))?;
         let open = entry.approvals().get(&id);
         let open = open.ok_or_else(|| no_approval(&id))?;
+        if open.is_consenting {
+            let text = format!("{CONSENT_IN_PROGRESS}; nothing was changed");
+            let error = ControlError::new(ErrorCode::Overloaded, text);
+            return Err(error.suggest("decide again in a moment".to_owned()));
+        }
         if open.is_deciding || !open.waits() {
             let decided = open.known.decided.as_ref();
             return Err(decided_before(&id, decided.map(|decided| decided.decision)));
         }
         let input = input.filter(|input| *input != open.known.call.input);
+        if open.known.call.needs_two {
+            if input.is_some() || always.is_some() {
+                let text = "a call that two people must approve takes no `input` and no `always`";
+                let error = ControlError::new(ErrorCode::InvalidRequest, text.to_owned());
+                let hint = format!("deny it with a reason: `gdn inbox deny {id} --reason '…'`");
+                return Err(error.suggest(hint));
+            }
+            if decision == ApprovalDecision::Approved && open.has_consented(None) {
+                return Err(approved_before(&id));
+            }
+        }
         if let Some(input) = &input {
             check_input(open, input)?;
         }
@@ -265,7 +308,8 @@ impl Workspace {
         let entry = self.conversations.get(&at.instance_key);
         let open = entry.and_then(|entry| entry.approvals().get(&id));
         let tool_name = open.map(|open| open.known.call.tool_name.clone());
-        let told = in_words(&decided);
+        let first = open.and_then(|open| open.known.consent.as_ref());
+        let told = in_words(&decided, first);
         self.tell_closed(cx, &at, &id, &told);
         let detail = match &decided.input {
             Some(input) => format!("{told}: {input}"),
@@ -286,6 +330,7 @@ impl Workspace {
                     tool_name: tool_name.unwrap_or_default(),
                     is_changed: decided.input.is_some(),
                     always,
+                    needs_another: false,
                 };
                 cx.respond(token, &answer);
             }
@@ -300,6 +345,74 @@ impl Workspace {
         if always.is_some() {
             self.approve_all_standing(cx);
         }
+    }
+
+    /// Handles the result of recording the approval of the first of two people.
+    pub(in crate::fleet) fn on_first_consent(
+        &mut self,
+        cx: &mut Cx,
+        consenting: ConsentingFirst,
+        result: Result<(), StoreError>,
+    ) {
+        let ConsentingFirst {
+            instance: at,
+            decider,
+            consent,
+        } = consenting;
+        let id = consent.approval_id.clone();
+        let entry = self.conversations.get_mut(&at.instance_key);
+        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
+        let open = open.map(|open| {
+            (open.is_deciding, open.is_consenting) = (false, false);
+            if result.is_ok() {
+                open.known.consent = Some(consent);
+            }
+            open.known.call.tool_name.clone()
+        });
+        match result {
+            Ok(()) => {}
+            Err(StoreError::WrongTurn { .. }) => {
+                return tell_undecided(cx, decider, no_approval(&id), true);
+            }
+            Err(error) => {
+                tell_undecided(cx, decider, control_error(&error), false);
+                return self.on_store_failure(cx, &at, None, &error);
+            }
+        }
+        let Some(tool_name) = open else {
+            // The turn ended in the meantime.
+            return tell_undecided(cx, decider, no_approval(&id), true);
+        };
+        match decider {
+            DecisionRequester::Client(token) | DecisionRequester::StandingClient(token, _) => {
+                let answer = ApprovalDecided {
+                    approval_id: id.clone(),
+                    decision: ApprovalDecision::Approved,
+                    instance_key: at.instance_key.clone(),
+                    tool_name: tool_name.clone(),
+                    is_changed: false,
+                    always: None,
+                    needs_another: true,
+                };
+                cx.respond(token, &answer);
+            }
+            DecisionRequester::Button(press) => {
+                let message = "approved, 1 of 2: another person must approve it, too".to_owned();
+                cx.answer_press(press, DecisionVerdict::Counted { message });
+            }
+            DecisionRequester::Timeout | DecisionRequester::Standing => {}
+        }
+        // Clients read the list again, because the call waits for another person.
+        if let Some(entry) = self.conversations.get(&at.instance_key) {
+            let asked = LifecycleEvent::ApprovalAsked {
+                instance_key: at.instance_key.clone(),
+                approval_id: id.clone(),
+                tool_name,
+            };
+            let trace = entry.turn().map(|turn| turn.context.trace);
+            entry.announce(cx, &at, asked, trace);
+        }
+        self.show_first_approval(cx, &at, &id);
     }
 }
 
@@ -325,6 +438,8 @@ impl Conversation {
             return;
         };
         open.is_deciding = true;
+        let is_first = decision == ApprovalDecision::Approved && open.lacks_another(by.as_deref());
+        open.is_consenting = is_first;
         let turn_id = open.turn_id.clone();
         let mut record = json!({
             "approvalId": id, "toolName": open.known.call.tool_name,
@@ -335,6 +450,27 @@ impl Conversation {
             record.extend(by.as_ref().map(|it| ("by".to_owned(), json!(it))));
             record.extend(reason.as_ref().map(|it| ("reason".to_owned(), json!(it))));
             record.extend(input.as_ref().map(|it| ("input".to_owned(), json!(it))));
+        }
+        if is_first {
+            let consent = FirstConsent {
+                approval_id: id,
+                by,
+                at: wall,
+            };
+            let note = NoteApproval {
+                instance: at.clone(),
+                turn_id,
+                mark: ApprovalMark::Consented {
+                    consent: consent.clone(),
+                },
+            };
+            let then = ConsentingFirst {
+                instance: at.clone(),
+                decider,
+                consent,
+            };
+            cx.store(note, then);
+            return cx.audit(at, Some(self.agent()), "callApprovedFirst", record);
         }
         let decided = CallDecision {
             approval_id: id,
@@ -365,12 +501,20 @@ impl Conversation {
     }
 }
 
+impl OpenApproval {
+    /// Description of the decision, if there is one.
+    fn outcome(&self) -> Option<String> {
+        let decided = self.known.decided.as_ref()?;
+        Some(in_words(decided, self.known.consent.as_ref()))
+    }
+}
+
 impl Approvals {
     /// Description of the decision on a call, empty while it is pending; `None` if the call does
     /// not exist.
     pub(in crate::fleet) fn decision_about(&self, id: &ApprovalId) -> Option<Option<String>> {
         let open = self.get(id)?;
-        Some(open.known.decided.as_ref().map(in_words))
+        Some(open.outcome())
     }
 
     /// Description of the decision, including one that is being recorded; `None` while the call is
@@ -378,11 +522,18 @@ impl Approvals {
     pub(in crate::fleet) fn decided_or_deciding(&self, id: &ApprovalId) -> Option<String> {
         let open = self.get(id)?;
         let is_deciding = || open.is_deciding.then(|| "being decided".to_owned());
-        open.known
-            .decided
-            .as_ref()
-            .map(in_words)
-            .or_else(is_deciding)
+        open.outcome().or_else(is_deciding)
+    }
+
+    /// True if an approval is being recorded that leaves the call waiting for another person.
+    pub(in crate::fleet) fn is_consenting(&self, id: &ApprovalId) -> bool {
+        self.get(id).is_some_and(|open| open.is_consenting)
+    }
+
+    /// True if this user approved already, and another person must.
+    pub(in crate::fleet) fn has_consented(&self, id: &ApprovalId, by: &str) -> bool {
+        self.get(id)
+            .is_some_and(|open| open.has_consented(Some(by)))
     }
 
     /// The full name of the tool of a call.

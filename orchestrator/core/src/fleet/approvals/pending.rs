@@ -1,7 +1,7 @@
 //! Recorded approvals of a conversation's open turn.
 
 use goondan_config::ApprovalPolicy;
-use goondan_protocol::control::{ApprovalInfo, ApprovalPlace};
+use goondan_protocol::control::{ApprovalInfo, ApprovalPlace, FirstApproval};
 use goondan_protocol::decision::{
     DecisionButton, DecisionChoice, DecisionDefault, DecisionForm, DecisionShow, DecisionSubject,
 };
@@ -23,6 +23,8 @@ pub(super) struct OpenApproval {
     pub(super) requester: Option<Requester>,
     /// A decision is being recorded.
     pub(super) is_deciding: bool,
+    /// The approval of the first of two people is being recorded.
+    pub(super) is_consenting: bool,
     /// A delivery is being recorded.
     pub(super) is_handing: bool,
     /// A process has received the approval.
@@ -44,6 +46,27 @@ impl OpenApproval {
     /// True if no decision was made or is being recorded.
     pub(super) fn is_undecided(&self) -> bool {
         self.waits() && !self.is_deciding
+    }
+
+    /// The approval of the first of two people, if it is the only one so far.
+    pub(super) fn first_approval(&self) -> Option<FirstApproval> {
+        let first = self.known.consent.as_ref()?;
+        Some(FirstApproval {
+            by: first.by.clone(),
+            at: first.at,
+        })
+    }
+
+    /// True if the approval of this person leaves the call waiting for another one. The person is
+    /// a user of a chat, or one of the clients, which all count as the same person.
+    pub(super) fn lacks_another(&self, by: Option<&str>) -> bool {
+        let first = self.known.consent.as_ref();
+        self.known.call.needs_two && first.is_none_or(|first| first.by.as_deref() == by)
+    }
+
+    /// True if this person approved already, and another one must.
+    pub(super) fn has_consented(&self, by: Option<&str>) -> bool {
+        self.known.consent.is_some() && self.lacks_another(by)
     }
 
     /// Sort key: longest waiting first.
@@ -76,6 +99,8 @@ impl OpenApproval {
             may_have_begun: call.may_have_begun,
             asked_at: call.at,
             denied_at: policy.denied_at(call.at),
+            needs_two: call.needs_two,
+            first_approval: self.first_approval(),
         }
     }
 }
@@ -121,6 +146,8 @@ impl Approvals {
                     tool_name: call.tool_name.clone(),
                     input: call.input.clone(),
                     may_have_begun: call.may_have_begun,
+                    needs_two: call.needs_two,
+                    first_approval: open.first_approval().map(|first| first.in_words()),
                 },
                 form: DecisionForm {
                     choices: approve.into_iter().chain([deny]).collect(),
@@ -138,7 +165,7 @@ impl Approvals {
     /// Undecided approvals whose time limit is over; not those whose decision is being recorded.
     pub(super) fn late(&self, policy: ApprovalPolicy, now: ClockTime) -> Vec<ApprovalId> {
         let undecided = self.0.iter().filter(|open| {
-            let is_free = open.waits() && !open.is_deciding;
+            let is_free = open.is_undecided();
             is_free && open.deny_from_ms <= now.mono_ms
         });
         let late = undecided.filter(|open| {
@@ -194,6 +221,7 @@ impl Approvals {
                     known: known.clone(),
                     requester: None,
                     is_deciding: false,
+                    is_consenting: false,
                     is_handing: false,
                     deny_from_ms: 0,
                 },
@@ -207,7 +235,7 @@ impl Approvals {
 mod tests {
     use goondan_protocol::approval::ApprovalDecision;
     use goondan_protocol::ids::StepId;
-    use goondan_store::instance::CallDecision;
+    use goondan_store::instance::{CallDecision, FirstConsent};
     use serde_json::json;
 
     use super::*;
@@ -226,18 +254,49 @@ mod tests {
                     input: json!({"command": "ls"}),
                     schema: None,
                     may_have_begun: false,
+                    needs_two: false,
                     at: Timestamp::from_unix_millis(ASKED_MS),
                 },
+                consent: None,
                 decided: None,
                 is_handed: false,
             },
             turn_id,
             requester: None,
             is_deciding: false,
+            is_consenting: false,
             is_handing: false,
             is_told: false,
             deny_from_ms: 0,
         }
+    }
+
+    #[test]
+    fn need_1_each_person_counts_once_of_two() {
+        let mut one = open("a-1");
+        assert!(!one.lacks_another(None), "one person is enough");
+        let mut two = open("a-2");
+        two.known.call.needs_two = true;
+        assert!(two.lacks_another(None) && two.lacks_another(Some("telegram:7")));
+        assert!(!two.has_consented(None), "no person approved it yet");
+        for (first, other) in [
+            (None, Some("telegram:7")),
+            (Some("telegram:7"), None),
+            (Some("telegram:7"), Some("slack:7")),
+        ] {
+            let consent = FirstConsent {
+                approval_id: two.known.call.approval_id.clone(),
+                by: first.map(str::to_owned),
+                at: Timestamp::from_unix_millis(ASKED_MS),
+            };
+            two.known.consent = Some(consent.clone());
+            assert!(two.has_consented(first) && two.lacks_another(first));
+            assert!(!two.has_consented(other) && !two.lacks_another(other));
+            one.known.consent = Some(consent);
+            assert!(!one.has_consented(first), "one person is enough");
+        }
+        let words = two.first_approval().map(|first| first.in_words());
+        assert_eq!(words.as_deref(), Some("1 of 2, by telegram:7"));
     }
 
     #[test]

@@ -54,13 +54,14 @@ impl Workspace {
     }
 
     /// The standing approval that covers a call of a conversation. A call that may have begun needs a
-    /// person, because it would be executed a second time.
+    /// person, because it would be executed a second time. A call that two people must approve is
+    /// never covered, because one person makes a standing approval.
     pub(super) fn standing_for(
         &self,
         key: &InstanceKey,
         call: &ApprovalRequest,
     ) -> Option<&ApprovalId> {
-        if call.may_have_begun {
+        if call.may_have_begun || call.needs_two {
             return None;
         }
         let agent = self.conversations.get(key)?.agent();

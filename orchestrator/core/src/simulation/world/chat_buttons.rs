@@ -2,12 +2,15 @@
 //! (`STEER-3`).
 
 use goondan_protocol::approval::ApprovalDecision;
-use goondan_protocol::decision::{DecisionAnswer, DecisionButton, DecisionPress, DecisionVerdict};
+use goondan_protocol::decision::{
+    DecisionAnswer, DecisionButton, DecisionPress, DecisionSubject, DecisionVerdict,
+};
 use goondan_protocol::ipc::{ToConnector, ToOrchestrator};
 
 use super::World;
 use crate::ProcessId;
 use crate::simulation::config::{OTHER_CONNECTION, STRANGER, USER};
+use crate::simulation::decisions::Decider;
 
 impl World {
     /// Records the core's message about buttons, which commits the core from now on.
@@ -36,6 +39,11 @@ impl World {
                         self.oracle.decisions.take(&id, decision);
                         "decided"
                     }
+                    DecisionVerdict::Counted { .. } => {
+                        assert!(is_known, "a stranger approves `{id}`");
+                        self.oracle.decisions.count_first(&id, Decider::User);
+                        "counted"
+                    }
                     DecisionVerdict::NotAllowed { .. } => "not allowed",
                     DecisionVerdict::DecidedBefore { .. } => "decided before",
                     DecisionVerdict::Over {} => "over",
@@ -52,7 +60,16 @@ impl World {
     /// Delivers a message about an approval to the connection.
     pub(super) fn hear_of_buttons(&mut self, message: &ToConnector) {
         match message {
-            ToConnector::DecisionShow(show) => self.chat.show(&show.decision_id.to_approval()),
+            ToConnector::DecisionShow(show) => {
+                let is_update = matches!(
+                    show.about,
+                    DecisionSubject::Call {
+                        first_approval: Some(_),
+                        ..
+                    }
+                );
+                self.chat.show(&show.decision_id.to_approval(), is_update);
+            }
             ToConnector::DecisionClosed(closed) => {
                 self.chat.close(&closed.decision_id.to_approval());
             }
@@ -75,7 +92,7 @@ impl World {
             };
             let user = if self.rng.bool() { USER } else { STRANGER };
             if user == USER {
-                self.oracle.decisions.want(&id, decision);
+                self.oracle.decisions.want(&id, decision, Decider::User);
             }
             let Some(child) = self.children.get_mut(&process) else {
                 return;
