@@ -16,6 +16,7 @@
 
 use std::fmt::Debug;
 
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::AgentEvent;
@@ -110,6 +111,15 @@ impl Extensions {
             turn: None,
             stack,
         })
+    }
+
+    /// Sets the contract of `@goondan/base` that the agent has; it is the current one otherwise.
+    #[must_use]
+    pub fn with_contract(mut self, contract: BaseContract) -> Self {
+        for loaded in &mut self.loaded {
+            loaded.extension.set_contract(contract);
+        }
+        self
     }
 
     /// Begins a turn; `recorded` holds its events that survived a crash.

@@ -2,6 +2,7 @@
 //! left.
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::event::{EventSource, ReplyTo};
 use goondan_protocol::ids::{StepId, ToolCallId};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
@@ -488,6 +489,41 @@ fn ext_2_found_tools_are_offered_from_the_next_step_and_kept() {
     let mut resumed = only("tool-search", config, None);
     begin(&mut resumed, &facts(&person()), &mut conversation);
     assert_eq!(offers(&resumed, &all), [true, true, true, false]);
+}
+
+#[test]
+fn compat_2_all_tools_are_offered_until_a_search_finds_some() {
+    let offered = |search: &Extensions| -> Vec<bool> {
+        let names = ["tool-search__find", "a__b", "c__d"];
+        let hidden = names.map(|name| search.why_not_offered(name));
+        hidden.iter().map(Option::is_none).collect()
+    };
+    let older = |config: Value, state: Option<Value>| {
+        only("tool-search", config, state).with_contract(BaseContract::V0_0_3)
+    };
+    let mut search = older(json!({}), None);
+    let mut conversation = history(1);
+    begin(&mut search, &facts(&person()), &mut conversation);
+    assert_eq!(offered(&search), [true, true, true]);
+    conversation.push(finding("r0", &["a__b"]));
+    enter(&mut search, Some(2), &mut conversation);
+    assert_eq!(offered(&search), [true, true, false]);
+    // A search replaces the findings of the previous one.
+    conversation.push(finding("r1", &["c__d"]));
+    enter(&mut search, Some(3), &mut conversation);
+    assert_eq!(offered(&search), [true, false, true]);
+    let state = search.changed().into_values().next();
+    let mut later = older(json!({}), state);
+    begin(&mut later, &facts(&person()), &mut history(1));
+    assert_eq!(offered(&later), [true, false, true]);
+    conversation.push(finding("r2", &[]));
+    enter(&mut search, Some(4), &mut conversation);
+    assert_eq!(offered(&search), [true, true, true]);
+    // Findings that are not kept limited nothing.
+    let mut unkept = older(json!({"persistSelection": false}), None);
+    conversation.push(finding("r3", &["a__b"]));
+    begin(&mut unkept, &facts(&person()), &mut conversation);
+    assert_eq!(offered(&unkept), [true, true, true]);
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(crate) async fn run(
         &assignment.agent.extensions,
         loaded.states,
     ) {
-        Ok(extensions) => extensions,
+        Ok(extensions) => extensions.with_contract(assignment.agent.contract),
         Err(fault) => return Err(report_not_started(link, fault.into()).await),
     };
     let extension_host = ExtensionHost::of(&assignment, &toolbox, &conversation);

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::conversation::MissingTarget;
 use goondan_protocol::ids::{ExtensionName, MessageId};
 use goondan_protocol::message::{MessageEvent, ToolCall};
@@ -11,6 +12,9 @@ use crate::tool_call::ToolOutcome;
 
 /// The interface of an extension. Every method is optional.
 pub(crate) trait Extension: Debug + Send {
+    /// Sets the contract of `@goondan/base` that the agent has.
+    fn set_contract(&mut self, _contract: BaseContract) {}
+
     /// Called when the turn begins, or begins again after a crash. Its input is part of the
     /// conversation.
     fn begin_turn(&mut self, _context: &mut ExtensionContext<'_>) {}

@@ -3,9 +3,13 @@
 //! The search itself is a tool ([`crate::tools::tool_search`]) whose results are part of the
 //! conversation. The tools they name are offered from the next step on and stored in the state. A
 //! turn interrupted by a crash reads them again from the recorded results.
+//!
+//! In the contract of 0.0.3, all tools are offered until a search finds some, and each search
+//! replaces the findings of the previous one.
 
 use std::collections::BTreeSet;
 
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::message::{Message, MessageSource};
 use serde_json::{Value, json};
 
@@ -29,6 +33,7 @@ pub(super) struct ToolSearch {
     is_kept: bool,
     /// Found tools, the latest last.
     found: Vec<String>,
+    contract: BaseContract,
 }
 
 impl ToolSearch {
@@ -38,6 +43,7 @@ impl ToolSearch {
             is_kept,
             always: always.into_iter().collect(),
             found: Vec::new(),
+            contract: BaseContract::Own,
         }
     }
 
@@ -46,10 +52,14 @@ impl ToolSearch {
         let latest = context.conversation.messages().rev().filter_map(Result::ok);
         let of_turn = latest.take_while(|message| context.is_of_turn(message));
         let mut results: Vec<Vec<String>> = of_turn
-            .map(|message| found_by(&message, &self.tool_name))
+            .filter_map(|message| found_by(&message, &self.tool_name))
             .collect();
         results.reverse();
         let before = self.found.clone();
+        if !self.contract.is_own() && !results.is_empty() {
+            self.found.clear();
+            results.drain(..results.len().saturating_sub(1));
+        }
         for name in results.into_iter().flatten() {
             self.found.retain(|other| *other != name);
             self.found.push(name);
@@ -63,6 +73,10 @@ impl ToolSearch {
 }
 
 impl Extension for ToolSearch {
+    fn set_contract(&mut self, contract: BaseContract) {
+        self.contract = contract;
+    }
+
     fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
         let kept = context.state().filter(|_| self.is_kept);
         let found = kept.and_then(|state| state.get(FOUND));
@@ -78,7 +92,10 @@ impl Extension for ToolSearch {
     }
 
     fn why_not_offered(&self, tool_name: &str) -> Option<String> {
-        let is_offered = tool_name == self.tool_name
+        // In 0.0.3, only the stored findings limited the tools.
+        let is_limited = self.contract.is_own() || (self.is_kept && !self.found.is_empty());
+        let is_offered = !is_limited
+            || tool_name == self.tool_name
             || self.always.contains(tool_name)
             || self.found.iter().any(|name| name == tool_name);
         let why = || {
@@ -92,14 +109,15 @@ impl Extension for ToolSearch {
     }
 }
 
-/// The tools that a message names, if it is a search result.
-fn found_by(message: &Message, search: &str) -> Vec<String> {
+/// The tools that a message names; `None` if it is not a search result.
+fn found_by(message: &Message, search: &str) -> Option<Vec<String>> {
     let is_search = matches!(&message.source, MessageSource::Tool { tool_name, .. }
         if tool_name.as_str() == search);
     if !is_search {
-        return Vec::new();
+        return None;
     }
     let results = message.data.content.tool_results().into_iter();
-    let found = results.filter(|result| !result.is_error);
-    found.flat_map(|result| names_found(&result.text)).collect()
+    let mut found = results.filter(|result| !result.is_error).peekable();
+    found.peek()?;
+    Some(found.flat_map(|result| names_found(&result.text)).collect())
 }

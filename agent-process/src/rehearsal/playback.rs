@@ -117,7 +117,13 @@ pub(crate) fn engine_of<T: Tools>(
     }
     let history = Conversation::from_base(turn.history.to_vec());
     let tools = side.tools.clone();
-    Some(Engine::new(tools, limits, extensions.ok()?, history, open))
+    Some(Engine::new(
+        tools,
+        limits,
+        extensions.ok()?.with_contract(side.agent.contract),
+        history,
+        open,
+    ))
 }
 
 /// Time of the playback, which no request contains.

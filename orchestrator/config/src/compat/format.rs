@@ -208,7 +208,7 @@ impl FormSearch<'_> {
     }
 
     /// The form of a project whose lists of references all use `{ref: …}`, for the Agents of a Swarm
-    /// and for what Agents use. The current format allows it, but its projects have no reason for it.
+    /// and for what Agents use. The current format allows it, but none of its examples uses it.
     fn wrapped_throughout(&self) -> Option<OlderForm> {
         let place = self.wrapped_member?;
         let is_throughout = self.has_wrapped_use && !self.has_other_item;
