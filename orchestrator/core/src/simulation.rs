@@ -496,6 +496,8 @@ fn all_guarantees_hold_under_crashes_hangs_garbage_and_edits() {
         "approval: approved",
         "approval: approved, and may have begun",
         "approval: denied",
+        "approval: 1 of 2",
+        "button: counted",
         "button: decided",
         "button: decided before",
         "button: not allowed",
