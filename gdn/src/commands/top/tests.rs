@@ -4,7 +4,6 @@
 use goondan_protocol::control::{
     InstanceSummary, InstancesPage, WatchCursor, WatchUpdate, WorkspaceChange,
 };
-use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
