@@ -104,7 +104,11 @@ pub(crate) fn modernize(
     let patches = std::mem::take(&mut rewriting.patches);
     references::apply(patches, &mut trees, &mut rewriting);
     if rewriting.is_older() {
-        let implied = implied_connections::connections(&trees, variables, &mut rewriting);
+        let mut implied = implied_connections::connections(&trees, variables, &mut rewriting);
+        for document in &mut implied {
+            // The same as if the project had them.
+            rewrite(document, variables, &mut rewriting);
+        }
         rewriting.added.extend(implied);
     }
     let added = rewriting.added;

@@ -384,6 +384,18 @@ fn compat_1_migration_appends_an_implicit_connection() {
 }
 
 #[test]
+fn compat_1_migration_appends_implicit_connections_of_chats() {
+    let tools = "{ref: Tool/telegram}\n    - {ref: Tool/slack}";
+    let case = LISTS.0.replace("{ref: Tool/file-system}", tools);
+    let after = migrated_case(&case);
+    for name in ["telegram", "slack"] {
+        let connection = format!("kind: Connection\nmetadata: {{name: {name}}}\n");
+        assert!(after.contains(&connection), "{after}");
+    }
+    assert_eq!(after.matches("reply: never").count(), 2, "{after}");
+}
+
+#[test]
 fn compat_1_migration_writes_merged_fields_out_where_they_differ() {
     let case = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: # names\n  name: clerk\n  annotations: {shared: &shared \
                 {prompts: {systemPrompt: Hi}}}\nspec:\n  <<: *shared\n  modelConfig: {modelRef: Model/main}\n";
