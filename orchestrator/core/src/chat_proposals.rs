@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::bus::queue::{Message, Notice};
+use crate::exchange::chat_proposals::ChatProposalStep;
 use crate::exchange::{ChildRequest, ProposalWork, TaskRef};
 use crate::limits::{CHAT_PROPOSAL_FILES_MAX, CHAT_PROPOSAL_SUMMARY_CHARS_MAX};
 use crate::requests::proposals::ProposalRequester;
@@ -94,25 +95,6 @@ impl ChatProposal {
             expires: None,
         })
     }
-}
-
-/// Operation that the chats of a workspace wait for.
-#[derive(Debug)]
-pub(crate) enum ChatProposalStep {
-    /// Read a page of the list.
-    List(WorkspaceId),
-    /// Read the files of a proposal.
-    Files(WorkspaceId, DecisionId),
-    /// Carry out a decision.
-    Decide {
-        workspace_id: WorkspaceId,
-        decision_id: DecisionId,
-        press: ChildRequest,
-        /// The outcome, if it succeeds.
-        how: String,
-        /// The person.
-        by: String,
-    },
 }
 
 /// Id of a proposal in chats. A proposal that replaces another one has another id.

@@ -25,6 +25,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) mod chat_proposals;
 pub(crate) mod joint;
 pub(crate) mod oauth;
 pub(crate) mod oauth_calls;

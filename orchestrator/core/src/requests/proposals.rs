@@ -11,7 +11,7 @@ use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
 use super::persons::person_needed;
-use crate::chat_proposals::ChatProposalStep;
+use crate::exchange::chat_proposals::ChatProposalStep;
 use crate::exchange::tasks::SandboxStep;
 use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
