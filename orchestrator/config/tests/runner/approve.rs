@@ -53,7 +53,7 @@ fn steer_3_invalid_approval_rule_is_reported_at_its_place() {
     for (approve, told) in [
         (
             "sometimes",
-            "must be `always`, `never` or `ask`, or a mapping",
+            "must be `always`, `never`, `ask` or `askTwo`, or a mapping",
         ),
         ("{otherwise: ask}", "`rules`"),
         (

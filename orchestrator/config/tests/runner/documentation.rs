@@ -175,7 +175,7 @@ fn every_other_example_of_the_page_loads_too() {
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 8, "an example is not loaded");
+    assert_eq!(count, 9, "an example is not loaded");
 }
 
 #[test]
