@@ -67,6 +67,7 @@ impl Cast {
         let screen = Screen::start(&home.command(&gdn, &[]), size.0, size.1);
         let (at, gdn) = (home.path().display(), gdn.display());
         screen.types(&format!("gdn() {{ HOME='{at}' '{gdn}' \"$@\"; }}; clear"));
+        screen.wait_for("gdn()");
         screen.press(&["Enter"]);
         screen.wait_until_gone("gdn()");
         screen.wait_for_prompt();

@@ -24,6 +24,7 @@ fn careful() -> String {
 /// Types a command, waits for a text in its output and for the prompt, and keeps the screen.
 fn run(cast: &mut Cast, command: &str, until: &str, lasts_ms: u64) {
     cast.screen().types("clear");
+    cast.screen().wait_for("clear");
     cast.screen().press(&["Enter"]);
     cast.screen().wait_until_gone("clear");
     cast.screen().wait_for_prompt();

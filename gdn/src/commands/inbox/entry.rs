@@ -27,7 +27,7 @@ enum Wanted {
         is_required: bool,
     },
     /// The next field is the first.
-    Fields(FormField, VecDeque<FormField>),
+    Fields(Box<FormField>, VecDeque<FormField>),
     /// Changes of the arguments so far.
     Arguments(Box<ApprovalDetail>, Value),
     Scope(Box<ApprovalDetail>),
@@ -88,7 +88,7 @@ impl Entry {
     fn next_field(entered: EnteredText, mut fields: VecDeque<FormField>) -> EntryStep {
         match fields.pop_front() {
             Some(field) => {
-                let wanted = Wanted::Fields(field, fields);
+                let wanted = Wanted::Fields(Box::new(field), fields);
                 EntryStep::Ask(Self { wanted, entered }, None)
             }
             None => EntryStep::Done(entered),

@@ -55,15 +55,21 @@ await suite('review', async (browser) => {
   await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Comment on line 2, added');
 
   // With the mouse, on a line that is gone. Escape leaves another one without a comment.
+  // The keyboard is used once the focus has moved, which can be later than the click.
+  const isTyping = () => page.waitForFunction(() => document.activeElement?.tagName === 'TEXTAREA');
   await file(page, 'old.md').locator('tr.removed .code').click();
+  await isTyping();
   await page.keyboard.type('Why?');
   await file(page, 'old.md').locator('button[type="submit"]').click();
   await comment(page, 'old.md', 'Why?').waitFor();
+  await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Comment on line 1, removed');
   await file(page, 'src/a.rs').locator('tr.added .code').click();
+  await isTyping();
   await page.keyboard.type('Never mind.');
   await page.keyboard.press('Escape');
   await page.waitForFunction(() => document.querySelector('[data-draft]') === null);
   await file(page, 'src/a.rs').getByText('Comment on the file', { exact: true }).click();
+  await isTyping();
   await page.keyboard.type('Not this.');
   await page.keyboard.press('Control+Enter');
   await comment(page, 'src/a.rs', 'Not this.').getByText('Remove', { exact: true }).click();
