@@ -242,7 +242,7 @@ impl Oracle {
                 self.excuse_event(event_id);
             }
             SimulatedRequest::Decide(id, decision) => {
-                self.decisions.want(id, *decision, Decider::Client)
+                self.decisions.want(id, *decision, Decider::Client);
             }
             SimulatedRequest::Send { .. }
             | SimulatedRequest::ListParked
