@@ -320,7 +320,9 @@ fn propose(home: &Home, worker: &str) {
     ];
     let prepared = home.gdn_json(&prepare);
     let work = PathBuf::from(prepared["workDir"].as_str().unwrap());
-    std::fs::write(work.join("src/a.txt"), format!("by {worker}\n")).unwrap();
+    let work = work.strip_prefix(home.path()).unwrap();
+    let file = work.join("src/a.txt");
+    home.write(file.to_str().unwrap(), &format!("by {worker}\n"));
     home.gdn(&["proposal", "create", "r1", worker]).exits(0);
 }
 

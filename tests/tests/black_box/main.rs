@@ -293,6 +293,7 @@ mod tool_search;
 mod top;
 #[cfg(test)]
 mod two_people;
+#[cfg(test)]
 mod types;
 #[cfg(test)]
 mod units;
