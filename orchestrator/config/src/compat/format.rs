@@ -208,7 +208,8 @@ impl FormSearch<'_> {
     }
 
     /// The form of a project whose lists of references all use `{ref: …}`, for the Agents of a Swarm
-    /// and for what Agents use. The current format allows it, but none of its examples uses it.
+    /// and for tools and extensions. The current format allows this, but its documentation does not
+    /// show it.
     fn wrapped_throughout(&self) -> Option<OlderForm> {
         let place = self.wrapped_member?;
         let is_throughout = self.has_wrapped_use && !self.has_other_item;
