@@ -125,10 +125,10 @@ impl SecretKeeper {
     }
 
     /// Compares the documents below `system/` with the register, and acknowledges losses if a
-    /// person requests it. `told`: the findings of reading the documents.
+    /// person requests it. `reported`: the findings of reading the documents.
     pub(super) fn check_known(
         &self,
-        told: &[Finding],
+        reported: &[Finding],
         identities: Option<&Identities>,
         repair: bool,
     ) -> Result<Vec<Finding>, KeepError> {
@@ -138,8 +138,8 @@ impl SecretKeeper {
             findings.extend(register.check()?);
             now.extend(register.compare()?);
         }
-        let is_told = |path: &PathBuf| told.iter().any(|finding| finding.path == *path);
-        findings.retain(|finding| !is_told(&finding.path));
+        let is_reported = |path: &PathBuf| reported.iter().any(|finding| finding.path == *path);
+        findings.retain(|finding| !is_reported(&finding.path));
         for finding in &mut findings {
             let is_now = now.iter().any(|now| now.path == finding.path);
             let opens = identities.is_some_and(|identities| self.opens(&finding.path, identities));
